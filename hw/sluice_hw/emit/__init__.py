@@ -1,0 +1,1 @@
+"""Turning Components into Verilog."""
