@@ -1,0 +1,584 @@
+"""Build simulation models with Verilator and run cocotb tests on them.
+
+Three products come from the same steps: a cocotb executable (:func:`build_cocotb`), a shared library with a C interface
+for ``ctypes`` (:func:`build_shared`), and a lint verdict (:func:`lint`). Models are cached by content, see
+:mod:`sluice.build.cache`. Verilator is called directly and not through cocotb's runner, which would make every signal
+of the design public and slow the model several times.
+"""
+
+import hashlib
+import importlib.metadata
+import os
+import random
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+from xml.etree import ElementTree
+
+from .cache import BuildFailed, cached, content_hash, sim_build_dir
+from .toolchain import Toolchain, ToolchainError, find_toolchain
+
+__all__ = ["CaseResult", "CocotbModel", "Results", "SimulationFailed", "build_cocotb", "build_shared", "lint"]
+
+# Part of every cache key: raise it when the build steps below change what they produce.
+_RECIPE = "1"
+
+#: Seconds of wall time after which a run is taken for hung and ended; ``SLUICE_RUN_TIMEOUT`` overrides it.
+_RUN_TIMEOUT = 3600.0
+
+
+class SimulationFailed(AssertionError):
+    """A cocotb test failed, the simulator died, or no test ran.
+
+    Attributes
+    ----------
+    log
+        Output of the simulation.
+    seed
+        Seed that replays it.
+    """
+
+    def __init__(self, message: str, *, log: Path, seed: int):
+        super().__init__(message)
+        self.log = log
+        self.seed = seed
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """Verdict on one cocotb test: ``status`` is ``passed``, ``failed`` or ``skipped``; ``message`` says why."""
+
+    name: str
+    status: Literal["passed", "failed", "skipped"]
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """What a run left behind.
+
+    Attributes
+    ----------
+    cases
+        One entry per cocotb test.
+    seed
+        Seed of the run.
+    folder, log, xml
+        Result folder, simulation output, JUnit file.
+    waves
+        Waveform file, or ``None``.
+    coverage
+        Verilator coverage data, or ``None``.
+    """
+
+    cases: tuple[CaseResult, ...]
+    seed: int
+    folder: Path
+    log: Path
+    xml: Path
+    waves: Path | None = None
+    coverage: Path | None = None
+
+    @property
+    def passed(self) -> int:
+        """Number of passed tests."""
+        return sum(case.status == "passed" for case in self.cases)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CocotbModel:
+    """A compiled model that cocotb tests run on.
+
+    Attributes
+    ----------
+    name, top
+        Name given to the build, and the Verilog top module.
+    folder
+        Cache entry, with the sources in ``src`` and the build's output in ``build.log``.
+    executable
+        The simulator.
+    waves, coverage
+        Whether the model can trace and collect coverage.
+    """
+
+    name: str
+    top: str
+    folder: Path
+    executable: Path
+    waves: bool
+    coverage: bool = field(default=False)
+
+    def run(
+        self,
+        test_module: str | Sequence[str],
+        *,
+        testcase: str | Sequence[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        seed: int | None = None,
+        waves_file: Path | str | None = None,
+        results_dir: Path | str | None = None,
+    ) -> Results:
+        """Run the cocotb tests of a module.
+
+        Parameters
+        ----------
+        test_module
+            Importable name(s) of the module(s) that hold the ``@cocotb.test`` functions.
+        testcase
+            Only tests of these names (a parametrised test is chosen by its base name or its full one).
+        env
+            Environment variables for the tests.
+        seed
+            Seed of Python's ``random`` in the tests, also given as ``SLUICE_SEED``. ``None``: see :func:`pick_seed`.
+        waves_file
+            Write an FST file here (needs a model built with ``waves``).
+        results_dir
+            Folder for log and results. Two runs at one time need two folders.
+
+        Raises
+        ------
+        SimulationFailed
+            When a test failed, the simulator ended early, or no test ran.
+        ValueError
+            When ``waves_file`` is given for a model without tracing.
+        """
+        if waves_file is not None and not self.waves:
+            raise ValueError(f"model {self.name!r} was built with waves=False and cannot write {str(waves_file)!r}")
+        modules = test_module if isinstance(test_module, str) else ",".join(test_module)
+        seed = pick_seed() if seed is None else seed
+        folder = Path(results_dir or sim_build_dir() / "runs" / self.folder.name / modules.replace(",", "+")).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        log, xml, coverage = folder / "sim.log", folder / "results.xml", folder / "coverage.dat"
+        for stale in (log, xml, coverage):
+            stale.unlink(missing_ok=True)
+        (folder / "seed").write_text(f"{seed}\n")
+
+        command = [str(self.executable)]
+        waves = Path(waves_file).absolute() if waves_file is not None else None
+        if waves:
+            waves.parent.mkdir(parents=True, exist_ok=True)
+            command += ["--trace", "--trace-file", str(waves)]
+        if self.coverage:
+            command.append(f"+verilator+coverage+file+{coverage}")
+        environment = self._environment(modules, testcase, xml, seed, env or {})
+        status = _run_logged(command, cwd=folder, env=environment, log=log)
+
+        def fail(what: str) -> SimulationFailed:
+            return SimulationFailed(
+                f"{self.name}: {what}\n  seed {seed} (replay with SLUICE_SEED={seed})\n  log: {log}\n"
+                + (f"  waves: {waves}\n" if waves else "")
+                + _tail(log),
+                log=log,
+                seed=seed,
+            )
+
+        if not xml.is_file():
+            raise fail(f"the simulator ended early ({status}) and left no results")
+        cases = _read_results(xml)
+        failed = [case for case in cases if case.status == "failed"]
+        if failed:
+            names = "; ".join(f"{case.name}: {case.message}" if case.message else case.name for case in failed)
+            raise fail(f"{len(failed)} of {len(cases)} cocotb tests failed: {names}")
+        if not any(case.status == "passed" for case in cases):
+            wanted = f" named {testcase!r}" if testcase else ""
+            raise fail(f"no cocotb test{wanted} ran in {modules}")
+        if status != "exit status 0":
+            raise fail(f"all tests passed but the simulator ended with {status}")
+        return Results(
+            cases=cases,
+            seed=seed,
+            folder=folder,
+            log=log,
+            xml=xml,
+            waves=waves,
+            coverage=coverage if coverage.is_file() else None,
+        )
+
+    def _environment(
+        self, modules: str, testcase: str | Sequence[str] | None, xml: Path, seed: int, extra: Mapping[str, str]
+    ) -> dict[str, str]:
+        import cocotb_tools.config  # costs a quarter second, and only runs need it
+
+        libpython = os.environ.get("LIBPYTHON_LOC") or _find_libpython()
+        env = dict(os.environ)
+        # pytest's own variables would make cocotb believe that it runs inside pytest.
+        env = {k: v for k, v in env.items() if not k.startswith(("COCOTB_", "PYTEST_", "GPI_", "PYGPI_"))}
+        env.update(
+            PYTHONPATH=os.pathsep.join([p for p in sys.path if p]),
+            PYGPI_PYTHON_BIN=sys.executable,
+            GPI_USERS=f"{libpython};{cocotb_tools.config.pygpi_entry_point()}",
+            COCOTB_TOPLEVEL=self.top,
+            COCOTB_TEST_MODULES=modules,
+            COCOTB_RESULTS_FILE=str(xml),
+            COCOTB_RANDOM_SEED=str(seed),
+            # Verilator applies written values at the time cocotb asks for; without this cocotb queues them again.
+            COCOTB_TRUST_INERTIAL_WRITES="1",
+            TOPLEVEL_LANG="verilog",
+            SLUICE_SEED=str(seed),
+        )
+        if testcase is not None:
+            names = [testcase] if isinstance(testcase, str) else list(testcase)
+            # The full name is module.test, followed by /parameters for a parametrised test.
+            env["COCOTB_TEST_FILTER"] = r"\.(" + "|".join(map(re.escape, names)) + r")(/.*)?$"
+        env.update(extra)
+        return env
+
+
+def pick_seed() -> int:
+    """Seed for a run that was given none: ``$SLUICE_SEED``, which may be ``random`` for a new one, else 1."""
+    text = os.environ.get("SLUICE_SEED", "").strip() or "1"
+    if text == "random":
+        return random.SystemRandom().randrange(1, 2**31)
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise ValueError(f"SLUICE_SEED must be an integer or 'random', not {text!r}") from None
+
+
+def build_cocotb(
+    name: str,
+    verilog: str | Sequence[str],
+    top: str,
+    *,
+    waves: bool = False,
+    public: Literal["top", "all"] = "top",
+    public_vars: Sequence[tuple[str, str]] = (),
+    opt: str = "-O1",
+    coverage: bool = False,
+    verilator_args: Sequence[str] = (),
+    parameters: Mapping[str, object] | None = None,
+) -> CocotbModel:
+    """Build a model for cocotb, or take it from the cache.
+
+    Parameters
+    ----------
+    name
+        Readable part of the cache entry's name: letters, digits, ``_``, ``-`` and ``.``.
+    verilog
+        Text(s) of the Verilog source.
+    top
+        Top module.
+    waves
+        Compile FST tracing in. It slows the model even while no file is written.
+    public
+        Signals that cocotb can reach: those of the top module, or all (slows the model about three times).
+    public_vars
+        Further ``(module, variable)`` patterns that cocotb can reach, ``*`` and ``?`` allowed.
+    opt
+        C++ optimisation of the model, for example ``"-O3 -march=native"`` for a long run.
+    coverage
+        Collect line and toggle coverage; each run then leaves ``coverage.dat``.
+    verilator_args
+        Further Verilator options.
+    parameters
+        Verilog parameters of the top module.
+
+    Raises
+    ------
+    ToolchainError
+        When a tool is missing.
+    BuildFailed
+        When Verilator or the C++ compiler fails; the message ends with the path of the log.
+    """
+    import cocotb_tools.config
+
+    if public not in ("top", "all"):
+        raise ValueError(f"public must be 'top' or 'all', not {public!r}")
+    _find_libpython()  # fail before the build rather than after it
+    libs = cocotb_tools.config.libs_dir
+    main = cocotb_tools.config.share_dir / "lib" / "verilator" / "verilator.cpp"
+    patterns = [(top, "*"), *public_vars]
+    control = "`verilator_config\n" + "".join(
+        f'public_flat_rw -module "{module}" -var "{variable}"\n' for module, variable in patterns
+    )
+    args = ["--exe", "-o", "model", "--vpi", *verilator_args]
+    args += ["--public-flat-rw"] if public == "all" else []
+    args += ["--trace-fst"] if waves else []
+    args += ["--coverage-line", "--coverage-toggle", "--coverage-user"] if coverage else []
+    folder = _build(
+        name,
+        verilog,
+        top,
+        files={} if public == "all" else {"public.vlt": control},
+        args=args,
+        sources=[main],
+        cflags=[],
+        ldflags=[f"-Wl,-rpath,{libs}", f"-L{libs}", "-lcocotbvpi_verilator"],
+        opt=opt,
+        parameters=parameters or {},
+        fst=waves,
+        product="model",
+        versions=["cocotb", importlib.metadata.version("cocotb")],
+    )
+    return CocotbModel(
+        name=name, top=top, folder=folder, executable=folder / "model", waves=waves, coverage=coverage
+    )
+
+
+def build_shared(
+    name: str,
+    verilog: str | Sequence[str],
+    top: str,
+    cpp: str,
+    *,
+    waves: bool = False,
+    opt: str = "-O3",
+    coverage: bool = False,
+    verilator_args: Sequence[str] = (),
+    parameters: Mapping[str, object] | None = None,
+) -> Path:
+    """Build a shared library around a model, or take it from the cache.
+
+    Parameters
+    ----------
+    cpp
+        C++ text of the wrapper. It includes ``"Vtop.h"`` (the model is always class ``Vtop``, whatever ``top`` is) and
+        defines the ``extern "C"`` functions that ``ctypes`` will call.
+    name, verilog, top, waves, opt, coverage, verilator_args, parameters
+        As in :func:`build_cocotb`. With ``waves`` the wrapper includes ``verilated_fst_c.h`` and opens the file.
+
+    Returns
+    -------
+    pathlib.Path
+        The ``.so`` file. Load it with ``ctypes.CDLL``; several models can live in one process.
+    """
+    toolchain = find_toolchain()
+    # Two models in one process both define class Vtop: bind each library's calls to its own copy.
+    cflags = ["-fPIC", "-DVL_TIME_CONTEXT", *([] if "clang" in toolchain.cxx_version else ["-fno-gnu-unique"])]
+    args = ["--exe", "-o", "model.so", *verilator_args]
+    args += ["--trace-fst"] if waves else []
+    args += ["--coverage-line", "--coverage-toggle", "--coverage-user"] if coverage else []
+    folder = _build(
+        name,
+        verilog,
+        top,
+        files={"wrapper.cpp": cpp},
+        args=args,
+        sources=[],
+        cflags=cflags,
+        ldflags=["-shared", "-Wl,-Bsymbolic"],
+        opt=opt,
+        parameters=parameters or {},
+        fst=waves,
+        product="model.so",
+        versions=[],
+    )
+    return folder / "model.so"
+
+
+def lint(verilog: str | Sequence[str], top: str, waivers: Path | None = None) -> None:
+    """Check Verilog with ``verilator --lint-only -Wall``.
+
+    Parameters
+    ----------
+    verilog
+        Text(s) of the source.
+    top
+        Top module.
+    waivers
+        Verilator control file (``.vlt``) with ``lint_off`` rules.
+
+    Raises
+    ------
+    BuildFailed
+        When a warning is not waived; the message holds them all.
+    """
+    toolchain = find_toolchain()
+    texts = [verilog] if isinstance(verilog, str) else list(verilog)
+    key = content_hash(_RECIPE, "lint", toolchain.identity, top, *texts, waivers.read_text() if waivers else "")
+
+    def run(work: Path) -> None:
+        paths = []
+        for index, text in enumerate(texts):
+            path = work / f"{top}{index or ''}.v"
+            path.write_text(text)
+            paths.append(path.name)
+        command = [str(toolchain.verilator), "--lint-only", "-Wall", "--top-module", top]
+        command += [str(waivers.absolute())] if waivers else []
+        log = work / "build.log"
+        status = _run_logged([*command, *paths], cwd=work, env=toolchain.environment(), log=log)
+        if status != "exit status 0":
+            raise BuildFailed(f"Verilator lint of {top}: {status}\n{log.read_text()}")
+
+    cached(sim_build_dir() / "lint" / f"{top}-{key}", run)
+
+
+def _build(
+    name: str,
+    verilog: str | Sequence[str],
+    top: str,
+    *,
+    files: Mapping[str, str],
+    args: Sequence[str],
+    sources: Sequence[Path],
+    cflags: Sequence[str],
+    ldflags: Sequence[str],
+    opt: str,
+    parameters: Mapping[str, object],
+    fst: bool,
+    product: str,
+    versions: Sequence[str],
+) -> Path:
+    """Verilate, compile and link ``product``; returns the cache entry that holds it."""
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
+        raise ValueError(f"model name must be of letters, digits, '_', '-' and '.', not {name!r}")
+    toolchain = find_toolchain()
+    root = sim_build_dir()
+    if re.search(r"\s", str(root)):
+        raise ToolchainError(
+            f"the build folder {str(root)!r} has spaces in its path, which make cannot handle. "
+            "Set SLUICE_BUILD to a folder without"
+        )
+    texts = [verilog] if isinstance(verilog, str) else list(verilog)
+    fst_cflags, fst_ldflags = toolchain.fst_flags() if fst else ([], [])
+    cflags = [*toolchain.cflags, *cflags, *fst_cflags]
+    ldflags = [*ldflags, *fst_ldflags]
+    opt_flags = shlex.split(opt)
+    make_opts = [f"OPT_FAST={opt}", "OPT_SLOW=-O0", "OPT_GLOBAL=-O1" if opt in ("-O0", "-O1") else "OPT_GLOBAL=-O2"]
+    options = [
+        *("--top-module", top, "--prefix", "Vtop", "-cc", "-Mdir", "obj", "--assert", "-Wno-fatal"),
+        *([] if {"--timing", "--no-timing"} & set(args) else ["--no-timing"]),
+        *args,
+        *[f"-G{key}={value}" for key, value in parameters.items()],
+        *[word for flag in cflags for word in ("-CFLAGS", flag)],
+        *[word for flag in ldflags for word in ("-LDFLAGS", flag)],
+    ]
+    cpu = _cpu_identity() if any("native" in flag for flag in opt_flags) else ""
+    key = content_hash(
+        *(_RECIPE, toolchain.identity, cpu, *versions, *options, *make_opts, *map(str, sources)),
+        *[part for item in sorted(files.items()) for part in item],
+        *texts,
+    )
+
+    def steps(work: Path) -> None:
+        src = work / "src"
+        src.mkdir()
+        paths: list[str] = []
+        for file, text in files.items():
+            (src / file).write_text(text)
+            paths.append(str(src / file))
+        for index, text in enumerate(texts):
+            path = src / f"{top}{index or ''}.v"
+            path.write_text(text)
+            paths.append(str(path))
+        log = work / "build.log"
+
+        def step(what: str, command: list[str]) -> None:
+            status = _run_logged(command, cwd=work, env=toolchain.environment(), log=log)
+            if status != "exit status 0":
+                raise BuildFailed(f"{what} failed for {name!r} ({status})\n{_tail(log)}")
+
+        step("Verilator", [str(toolchain.verilator), *options, *map(str, sources), *paths])
+        make = [toolchain.make, "-C", "obj", "-f", "Vtop.mk", f"-j{os.cpu_count() or 1}",
+                *toolchain.make_args, *make_opts]  # fmt: skip
+        if toolchain.ccache:
+            make.append(f"OBJCACHE={toolchain.ccache}")
+        _share_runtime(work / "obj", toolchain, make_opts, lambda objects: step("C++", [*make, *objects]))
+        step("C++", [*make, product])
+        os.replace(work / "obj" / product, work / product)
+        shutil.rmtree(work / "obj")
+
+    return cached(root / "models" / f"{name}-{key}", steps)
+
+
+def _share_runtime(obj: Path, toolchain: Toolchain, make_opts: Sequence[str], compile_objects) -> None:
+    """Take the objects of Verilator's run-time library from an earlier model with the same flags.
+
+    They are the same for every model, and take most of the build time of a small one.
+    """
+    classes = (obj / "Vtop_classes.mk").read_text()
+    makefile = (obj / "Vtop.mk").read_text()
+    listed = re.search(r"^VM_GLOBAL_FAST \+= \\\n(.*?)\n\n", classes, re.DOTALL | re.MULTILINE)
+    settings = re.findall(r"^VM_[A-Z_]+ = \d+$", classes, re.MULTILINE)
+    user = re.search(r"^VM_USER_CFLAGS = \\\n(.*?)\n\n", makefile, re.DOTALL | re.MULTILINE)
+    if not listed or not user:
+        return  # an unknown makefile layout: make then builds everything itself
+    objects = [f"{word}.o" for word in listed[1].replace("\\", " ").split()]
+    key = content_hash(_RECIPE, toolchain.identity, *objects, *settings, user[1], *make_opts)
+
+    def build(work: Path) -> None:
+        compile_objects(objects)
+        for name in objects:
+            shutil.copyfile(obj / name, work / name)
+
+    entry = cached(sim_build_dir() / "runtime" / key, build)
+    for name in objects:  # copyfile gives the present time, newer than the makefile that the objects depend on
+        shutil.copyfile(entry / name, obj / name)
+
+
+def _find_libpython() -> str:
+    """Shared library of this Python, which the simulator loads."""
+    import find_libpython
+
+    found = find_libpython.find_libpython()
+    if not found:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        raise ToolchainError(
+            f"cocotb needs the shared library of Python {version}, and {sys.executable} has none. "
+            f"Install with: apt-get install libpython{version}"
+        )
+    return found
+
+
+def _run_logged(command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) -> str:
+    """Run a command with its output appended to a log; returns ``exit status N`` or what ended it."""
+    limit = float(os.environ.get("SLUICE_RUN_TIMEOUT") or _RUN_TIMEOUT)
+    started = time.monotonic()
+    with log.open("ab") as file:
+        file.write(f"$ {shlex.join(command)}\n".encode())
+        file.flush()
+        process = subprocess.Popen(
+            command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            code = process.wait(timeout=limit)
+        except BaseException as error:
+            # The group holds the compilers that make started, too.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            return f"no end after {time.monotonic() - started:.0f} s (SLUICE_RUN_TIMEOUT)"
+    if code < 0:
+        return f"signal {signal.Signals(-code).name}"
+    return f"exit status {code}"
+
+
+def _read_results(xml: Path) -> tuple[CaseResult, ...]:
+    cases = []
+    for case in ElementTree.parse(xml).getroot().iter("testcase"):
+        name = f"{case.get('classname', '')}.{case.get('name', '')}".lstrip(".")
+        bad = [child for tag in ("failure", "error") for child in case.findall(tag)]
+        if bad:
+            message = next((child.get("message") or child.get("error_msg") or "" for child in bad), "")
+            cases.append(CaseResult(name, "failed", message))
+        else:
+            cases.append(CaseResult(name, "skipped" if case.find("skipped") is not None else "passed"))
+    return tuple(cases)
+
+
+def _tail(log: Path, lines: int = 40) -> str:
+    try:
+        text = log.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return "\n".join(f"  | {line}" for line in text[-lines:])
+
+
+def _cpu_identity() -> str:
+    """Hash of the CPU's features, for code compiled with ``-march=native``."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    chosen = sorted({line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))})
+    return hashlib.sha256("\n".join(chosen).encode()).hexdigest()
