@@ -1,0 +1,1 @@
+"""Golden model: what the chip must compute, written from the numerics contract in NumPy."""
