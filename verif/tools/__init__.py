@@ -1,0 +1,1 @@
+"""Checks and generators of the project's own files."""
