@@ -259,8 +259,8 @@ def _table(config: ChipConfig, hashed: int) -> tuple[Register, ...]:
     reg("ERROR_PC", _RO, "microcode address of the word at fault", width=17)
     reg("ERROR_FIELD", _RO, "field at fault, counted from 1; 0 the opcode, one past the last the reserved bits",
         width=8)
-    reg("ERROR_INFO", _RO, "address or value that helps; low 32 bits of the word when the decoder refused it; for "
-                           " the watchdog: unit, cause, then the states of LD, ST, MXU, VPU, HBM, sequencer, 4 bits each")
+    reg("ERROR_INFO", _RO, "address or value that helps; low 32 bits of the word when the decoder refused it; "
+                           "watchdog: unit, cause, then the states of LD, ST, MXU, VPU, HBM, sequencer, 4 bits each")
     reg("ERROR_UNIT", _RO, "who stopped: " + ", ".join(f"{u.value} {u.name}" for u in isa.Unit)
         + f", {SEQUENCER} sequencer", width=3)
     reg("HBM_LO", _RW, "first slice that programs may reach")
@@ -293,7 +293,7 @@ def _table(config: ChipConfig, hashed: int) -> tuple[Register, ...]:
         Bits("first", 8, isa.LOOP_LEVELS, "... in their first iteration"),
         Bits("last", 16, isa.LOOP_LEVELS, "... in their last iteration"), Bits("cause", 24, 4, "state (isa.Cause)")))
     for i in range(isa.LOOP_LEVELS):
-        reg(f"LOOP{i}", _RO, f"iterations of loop level {i} that are finished", width=24)
+        reg(f"LOOP{i}", _RO, f"iterations of loop level {i} that are finished")
     section(0x480)
     for i in range(isa.ADDRESS_REGISTERS):
         reg(f"ADDR{i}", _RO, f"address register {i}")
