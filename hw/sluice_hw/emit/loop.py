@@ -1,0 +1,464 @@
+"""The loop form of a grid: the cell's netlist as the body of loops over register arrays.
+
+One clocked block steps all cells. It walks against the flow (last row and column first, where things flow right and
+down), so that a neighbour's register still holds the old value when it is read, and one copy of each register is
+enough; registers that flow against the walk, in cells with flows both ways, are copied first. The arrays have a halo
+that takes the inputs at the edges, so that no cell is special. The arrays are seen by this block alone; what
+leaves the module is registered by nonblocking assignments, so that no other block can race with it.
+
+The netlist's cells are written out with one variable per result, whose width is the result's: Verilog's rules for
+widths and signs are then those of the cells.
+"""
+
+from dataclasses import dataclass
+
+from amaranth.lib import wiring
+from amaranth.utils import ceil_log2
+
+from .netlist import Bit, Netlist, Node, Register, read_netlist
+from .plan import OPPOSITE, GridPlan, Port
+
+__all__ = ["emit_loop"]
+
+_UNARY = {"$pos": "", "$not": "~", "$neg": "-", "$reduce_and": "&", "$reduce_or": "|", "$reduce_xor": "^",
+          "$reduce_xnor": "~^", "$reduce_bool": "|", "$logic_not": "!"}
+_BINARY = {"$and": "&", "$or": "|", "$xor": "^", "$xnor": "~^", "$logic_and": "&&", "$logic_or": "||", "$add": "+",
+           "$sub": "-", "$mul": "*", "$shl": "<<", "$sshl": "<<", "$shr": ">>", "$sshr": ">>>", "$lt": "<", "$le": "<=",
+           "$eq": "==", "$ne": "!=", "$ge": ">=", "$gt": ">"}
+_SHIFTS = {"$shl", "$sshl", "$shr", "$sshr"}
+
+_LINT = """\
+  // Blocking assignments are the point here (see the generator's notes), and a result's width is that of its variable.
+  /* verilator lint_off BLKSEQ */
+  /* verilator lint_off WIDTHEXPAND */
+  /* verilator lint_off WIDTHTRUNC */
+"""
+
+
+# Verilator keeps a static variable of a block in memory, an automatic one in a register.
+_LOCAL = """\
+`ifdef VERILATOR
+`define SLUICE_LOCAL automatic
+`else
+`define SLUICE_LOCAL
+`endif
+"""
+
+
+class _Text:
+    """Verilog for lists of bits, given the name of the variable that holds each source."""
+
+    def __init__(self) -> None:
+        self.place: dict[Bit, tuple[str, int]] = {}
+        self.width: dict[str, int] = {}
+
+    def define(self, name: str, bits: list[Bit], low: int = 0, width: int | None = None) -> None:
+        self.width[name] = len(bits) if width is None else width
+        for offset, bit in enumerate(bits, low):
+            if isinstance(bit, int):
+                self.place.setdefault(bit, (name, offset))
+
+    def sources(self, bits: list[Bit]) -> set[str]:
+        return {self.place[bit][0] for bit in bits if bit in self.place}
+
+    def __call__(self, bits: list[Bit]) -> str:
+        parts: list[str] = []
+        start = 0
+        while start < len(bits):
+            end = start + 1
+            if isinstance(bits[start], str):
+                while end < len(bits) and isinstance(bits[end], str):
+                    end += 1
+                # Two-state: an undefined bit is 0.
+                value = int("".join("1" if bit == "1" else "0" for bit in reversed(bits[start:end])), 2)
+                parts.append(f"{end - start}'h{value:x}")
+            else:
+                name, low = self.place[bits[start]]
+                while end < len(bits) and self.place.get(bits[end]) == (name, low + end - start):
+                    end += 1
+                if end - start == self.width[name]:
+                    parts.append(name)
+                elif end - start == 1:
+                    parts.append(f"{name}[{low}]")
+                else:
+                    parts.append(f"{name}[{low + end - start - 1}:{low}]")
+            start = end
+        return parts[0] if len(parts) == 1 else "{" + ", ".join(reversed(parts)) + "}"
+
+    def expression(self, node: Node) -> str:
+        operands = {name: self(bits) for name, bits in node.inputs.items()}
+        signed = node.params.get("A_SIGNED", 0)
+        if "B" in node.inputs and node.type not in _SHIFTS:
+            signed = signed and node.params.get("B_SIGNED", 0)
+        if signed:
+            operands["A"] = f"$signed({operands['A']})"
+            if node.type not in _SHIFTS:
+                operands["B"] = f"$signed({operands.get('B', '')})"
+        if node.type in _UNARY:
+            return f"{_UNARY[node.type]}{operands['A']}"
+        if node.type in _BINARY:
+            return f"{operands['A']} {_BINARY[node.type]} {operands['B']}"
+        if node.type == "$mux":
+            return f"{operands['S']} ? {operands['B']} : {operands['A']}"
+        assert node.type == "$pmux"
+        width, text = len(node.y), operands["A"]
+        for case, bit in reversed(list(enumerate(node.inputs["S"]))):
+            text = f"{self([bit])} ? {self(node.inputs['B'][case * width:(case + 1) * width])} : {text}"
+        return text
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a value is kept for all cells: `width` bits from `low` in the words of an array."""
+
+    array: str
+    low: int
+    width: int
+    word: int
+
+    def at(self, index: str) -> str:
+        """The value at `index`."""
+        word = f"{self.array}[{index}]"
+        if self.width == self.word:
+            return word
+        return f"{word}[{self.low}]" if self.width == 1 else f"{word}[{self.low + self.width - 1}:{self.low}]"
+
+
+@dataclass
+class _State:
+    """A register of the cell and its place; a second place for the same register has no ``q``."""
+
+    register: Register
+    place: _Place
+    q: list[Bit]
+
+    @property
+    def width(self) -> int:
+        return len(self.register.d)
+
+    @property
+    def group(self) -> tuple[Bit, int] | None:
+        """The enable under which alone this register changes."""
+        always = self.register.reset is not None and not self.register.enable_first
+        return None if always else self.register.enable
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the register is written in every cycle."""
+        return self.register.enable is None
+
+    def value(self, text: _Text) -> str:
+        """The register's new value; for one with a group, where the enable holds."""
+        register = self.register
+        value = text(register.d)
+        if register.enable and self.group is None:
+            old = self.place.at("i")
+            bit, level = register.enable
+            value = f"({text([bit])} ? {value} : {old})" if level else f"({text([bit])} ? {old} : {value})"
+        if register.reset:
+            bit, level = register.reset
+            reset = f"{self.width}'h{register.reset_value:x}"
+            value = f"({text([bit])} ? {reset} : {value})" if level else f"({text([bit])} ? {value} : {reset})"
+        return value
+
+
+@dataclass
+class _Output:
+    """The place of an output, and the bits it is computed from (None where it is a register's place)."""
+
+    place: _Place
+    bits: list[Bit] | None
+
+
+class _Loop:
+    """One module under construction."""
+
+    def __init__(self, plan: GridPlan, netlist: Netlist) -> None:
+        self.plan, self.netlist = plan, netlist
+        flows = {port.side for port in plan.ports if port.is_input}
+        # Halo, by the side from which something flows in.
+        self.halo = {side: int(side in flows) for side in OPPOSITE}
+        self.stride = plan.cols + self.halo["left"] + self.halo["right"]
+        self.size = (plan.rows + self.halo["up"] + self.halo["down"]) * self.stride
+        # Against the flow; where things flow both ways, against the flow to the right and down.
+        self.cols_down = bool(self.halo["left"]) or not self.halo["right"]
+        self.rows_down = bool(self.halo["up"]) or not self.halo["down"]
+        # An array of 2**index_bits is indexed without a check of bounds.
+        self.index_bits = max(1, ceil_log2(self.size))
+        self.arrays: dict[str, int] = {}
+        self.snapshots: list[tuple[_Place, _Place]] = []
+        self.edges: list[str] = []
+        self.length = plan.length_expression("r")
+
+    def emit(self) -> str:
+        plan = self.plan
+        states = self._states()
+        outputs = self._outputs(states)
+        sources = self._inputs(outputs)
+        body, variables = self._cell(states, sources)
+        moore_body, moore_variables = self._moore(states, outputs)
+        lines = ["initial begin : start", "  integer r, c, i;"]
+        lines += [f"  reg [{width - 1}:0] {name};" for name, width in moore_variables.items()]
+        lines += [f"  for (i = 0; i < {self.size}; i = i + 1) begin"]
+        lines += [f"    {state.place.at('i')} = {state.width}'h{state.register.init:x};" for state in states]
+        lines += [f"    {line}" for line in moore_body]
+        lines += ["  end", *self._leave(outputs, "="), "end", ""]
+
+        shared = [port for port in sources if port.side in ("row", "all")]
+        lines += ["always @(posedge clk) begin : step", "  `SLUICE_LOCAL integer r, c;",
+                  f"  `SLUICE_LOCAL reg [{self.index_bits - 1}:0] i;"]
+        lines += [f"  `SLUICE_LOCAL reg [{width - 1}:0] {name};"
+                  for name, width in {**variables, **moore_variables}.items()]
+        lines += [f"  `SLUICE_LOCAL reg [{port.width - 1}:0] x_{port.name};" for port in shared]
+        lines += ["  `SLUICE_LOCAL reg x_rst;", "  x_rst = rst;"]
+        lines += [f"  x_{port.name} = {port.name};" for port in shared if port.side == "all"]
+        lines += self._enter(sources)
+        first, last, step = "0", f"c < {self.length}", "+"
+        if self.cols_down:
+            first, last, step = f"{self.length} - 1", "c >= 0", "-"
+        row = ("r = {0} - 1; r >= 0; r = r - 1" if self.rows_down else "r = 0; r < {0}; r = r + 1").format(plan.rows)
+        lines += [f"  for ({row}) begin", f"    i = {self.index('r', first)};"]
+        lines += [f"    x_{port.name} = {plan.element(port, 'r')};" for port in shared if port.side == "row"]
+        lines += [f"    for (c = {first}; {last}; c = c {step} 1) begin"]
+        lines += [f"      {line}" for line in [*body, *moore_body]]
+        lines += [f"      i = i {step} {self.index_bits}'d1;", "    end", "  end", *self._leave(outputs, "<="), "end"]
+
+        depth = 2 ** self.index_bits
+        declarations = [f"reg [{width - 1}:0] {name} [0:{depth - 1}];" for name, width in self.arrays.items()]
+        text = "".join(f"  {line}".rstrip() + "\n" for line in [*declarations, *self.edges, *lines])
+        return (f"// {plan.rows} x {plan.cols} cells {plan.cell}, loop form.\n"
+                f"{_LOCAL}{plan.header()}{plan.length_table()}{_LINT}{text}endmodule\n`undef SLUICE_LOCAL\n")
+
+    def index(self, row: str, col: str) -> str:
+        """Place of a cell in the arrays."""
+        row = f"({row} + {self.halo['up']})" if self.halo["up"] else row
+        return f"{row} * {self.stride} + {col}" + (f" + {self.halo['left']}" if self.halo["left"] else "")
+
+    def _place(self, name: str, width: int) -> _Place:
+        """A new array for one value."""
+        taken = {array.lower() for array in self.arrays}
+        unique, number = name, 1
+        while unique.lower() in taken:
+            unique, number = f"{name}_{number}", number + 1
+        self.arrays[unique] = width
+        return _Place(unique, 0, width, width)
+
+    def _states(self) -> list[_State]:
+        """The registers and their places. Narrow ones that are written in every cycle share the words of an array."""
+        states = [_State(register, _Place("", 0, len(register.d), 0), register.q)
+                  for register in self.netlist.registers]
+        shared, low = [], 0
+        for state in states:
+            if state.is_free and low + state.width <= 32 and state.width <= 4:
+                shared.append((state, low))
+                low += state.width
+        if len(shared) > 1:
+            self.arrays["s_control"] = low
+            for state, offset in shared:
+                state.place = _Place("s_control", offset, state.width, low)
+        for state in states:
+            if not state.place.array:
+                state.place = self._place(f"s_{state.register.name}", state.width)
+        return states
+
+    def _outputs(self, states: list[_State]) -> dict[Port, _Output]:
+        """The place of every output of the cell: a register's own, or one for a value computed behind all registers."""
+        outputs: dict[Port, _Output] = {}
+        taken: set[tuple[_Place, str]] = set()
+        for port in self.plan.ports:
+            if port.is_input:
+                continue
+            bits = self.netlist.outputs[port.name]
+            state = next((state for state in states if state.q == bits), None)
+            if state is None:
+                outputs[port] = _Output(self._place(f"o_{port.name}", port.width), bits)
+                continue
+            if (state.place, port.side) in taken and self.plan.sink(port):
+                # Its halo on this side takes another input already: a second place for this flow.
+                state = _State(state.register, self._place(f"s_{port.name}", port.width), [])
+                states.append(state)
+            taken.add((state.place, port.side))
+            outputs[port] = _Output(state.place, None)
+        return outputs
+
+    def _inputs(self, outputs: dict[Port, _Output]) -> dict[Port, _Place | None]:
+        """The place that each input of the cell is read from; None for an input per row or for all."""
+        sources: dict[Port, _Place | None] = {}
+        for port in self.plan.ports:
+            if not port.is_input:
+                continue
+            output = self.plan.source(port)
+            sources[port] = None
+            if output is not None:
+                sources[port] = outputs[output].place
+                if (port.side == "right" and self.halo["left"]) or (port.side == "down" and self.halo["up"]):
+                    sources[port] = self._place(f"old_{port.name}", port.width)
+                    self.snapshots.append((sources[port], outputs[output].place))
+            elif port.side == "col":
+                sources[port] = self._place(f"u_{port.name}", port.width)
+        return sources
+
+    def _enter(self, sources: dict[Port, _Place | None]) -> list[str]:
+        """Copies of what flows against the walk, then the inputs into the halo."""
+        lines = []
+        for copy, place in self.snapshots:
+            lines += [f"  for (c = 0; c < {self.size}; c = c + 1)", f"    {copy.at('c')} = {place.at('c')};"]
+        plan = self.plan
+        halo = {"left": ("r", self.index("r", "-1")), "right": ("r", self.index("r", self.length)),
+                "up": ("c", self.index("-1", "c")), "down": ("c", self.index(str(plan.rows), "c")), "col": ("c", "c")}
+        for port, place in sources.items():
+            if place is not None:
+                variable, index = halo[port.side]
+                lines += [f"  for ({variable} = 0; {variable} < {plan.count(port.side)}; {variable} = {variable} + 1)",
+                          f"    {place.at(index)} = {plan.element(port, variable)};"]
+        return lines
+
+    def _leave(self, outputs: dict[Port, _Output], assign: str) -> list[str]:
+        """The last cells' outputs, packed and out of the module."""
+        plan, lines = self.plan, []
+        place = {"right": ("r", self.index("r", f"{self.length} - 1")), "left": ("r", self.index("r", "0")),
+                 "down": ("c", self.index(str(plan.rows - 1), "c")), "up": ("c", self.index("0", "c"))}
+        for port, output in outputs.items():
+            variable, index = place[port.side]
+            bits = port.width * plan.count(port.side)
+            if assign == "=":
+                self.edges += [f"reg [{bits - 1}:0] next_{port.name};", f"reg [{bits - 1}:0] edge_{port.name};",
+                               f"assign {port.name} = {self._bypass(port)};"]
+            lines += [f"  for ({variable} = 0; {variable} < {plan.count(port.side)}; {variable} = {variable} + 1)",
+                      f"    next_{port.name}[{variable}*{port.width} +: {port.width}] = {output.place.at(index)};",
+                      f"  edge_{port.name} {assign} next_{port.name};"]
+        return lines
+
+    def _bypass(self, port: Port) -> str:
+        """An output of the module: its register, except for rows without a cell, which connect through."""
+        plan, runs = self.plan, []
+        if port.side in ("up", "down") or 0 not in plan.lengths:
+            return f"edge_{port.name}"
+        through = plan.sink(port).name
+        for row, length in enumerate(plan.lengths):
+            name = f"edge_{port.name}" if length else through
+            if runs and runs[-1][0] == name:
+                runs[-1][2] = row
+            else:
+                runs.append([name, row, row])
+        parts = [f"{name}[{(last + 1) * port.width - 1}:{first * port.width}]" for name, first, last in reversed(runs)]
+        return "{" + ", ".join(parts) + "}"
+
+    def _cell(self, states: list[_State], sources: dict[Port, _Place | None]) -> tuple[list[str], dict[str, int]]:
+        """The step of one cell: old values into variables, results, then the registers' new values.
+
+        What only registers under one enable need is computed under that enable.
+        """
+        text = _Text()
+        reads: dict[str, str] = {}
+
+        def read(place: _Place, prefix: str, index: str, name: str, bits: list[Bit]) -> str:
+            """`bits` are found at `place`: a variable for the word, shared by all values in it."""
+            variable = f"{prefix}_{name if place.width == place.word else place.array}"
+            reads[variable] = f"{place.array}[{index}]"
+            text.define(variable, bits, place.low, place.word)
+            return variable
+
+        one, row = f"{self.index_bits}'d1", f"{self.index_bits}'d{self.stride}"
+        neighbour = {"left": f"i - {one}", "right": f"i + {one}", "up": f"i - {row}", "down": f"i + {row}",
+                     "col": f"c[{max(1, ceil_log2(self.plan.cols)) - 1}:0]"}
+        for port, place in sources.items():
+            bits = self.netlist.inputs[port.name]
+            if place is None:
+                text.define(f"x_{port.name}", bits)
+            else:
+                read(place, port.side, neighbour[port.side], port.field, bits)
+        text.define("x_rst", self.netlist.inputs.get("rst", []))
+        owners: dict[str, set] = {}
+        for state in states:
+            if state.q:
+                owners.setdefault(read(state.place, "own", "i", state.register.name, state.q), set()).add(state.group)
+        results = {f"t{number}": node for number, node in enumerate(self.netlist.nodes)}
+        for name, node in results.items():
+            text.define(name, node.y)
+
+        need: dict[str, set] = {}
+
+        def require(bits: list[Bit], group) -> None:
+            for source in text.sources(bits):
+                need.setdefault(source, set()).add(group)
+
+        for state in states:
+            require(state.register.d, state.group)
+            if state.register.reset:
+                require([state.register.reset[0]], state.group)
+            if state.register.enable:
+                require([state.register.enable[0]], None)
+        for name, node in reversed(results.items()):
+            for group in need.get(name, ()):
+                for bits in node.inputs.values():
+                    require(bits, group)
+
+        def home(name: str):
+            """The one enable under which `name` may be computed: an own register only under the one that writes it."""
+            (group, *others) = need[name]
+            return None if others or owners.get(name, {group}) != {group} else group
+
+        groups: dict = {None: []}
+        for name, value in [*reads.items(), *((name, text.expression(node)) for name, node in results.items())]:
+            if name in need:
+                groups.setdefault(home(name), []).append(f"{name} = {value};")
+        lines = groups.pop(None)
+        commits: dict = {}
+        words: dict[str, list[str]] = {}
+        for state in states:
+            if state.place.width == state.place.word:
+                commits.setdefault(state.group, []).append(f"{state.place.at('i')} = {state.value(text)};")
+            else:
+                words.setdefault(state.place.array, []).append(state.value(text))
+        for group in (group for group in commits if group is not None):
+            bit, level = group
+            lines += [f"if ({'' if level else '!'}{text([bit])}) begin",
+                      *(f"  {line}" for line in [*groups.get(group, []), *commits[group]]), "end"]
+        lines += commits.get(None, [])
+        # The values in a shared word are in the order of their places.
+        lines += [f"{array}[i] = {{{', '.join(reversed(values))}}};" for array, values in words.items()]
+        variables = {name: text.width[name] for name in need if not name.startswith("x_")}
+        return lines, dict(sorted(variables.items()))
+
+    def _moore(self, states: list[_State], outputs: dict[Port, _Output]) -> tuple[list[str], dict[str, int]]:
+        """The outputs that are no plain register, from the registers' new values."""
+        text = _Text()
+        reads = {}
+        for state in states:
+            if state.q:
+                text.define(f"n_{state.register.name}", state.q)
+                reads[f"n_{state.register.name}"] = state.place.at("i")
+        results = {f"m{number}": node for number, node in enumerate(self.netlist.nodes)}
+        for name, node in results.items():
+            text.define(name, node.y)
+        for name, bits in self.netlist.inputs.items():
+            text.define(name, bits)
+
+        need: set[str] = set()
+        computed = {port: output for port, output in outputs.items() if output.bits is not None}
+        for port, output in computed.items():
+            cone = text.sources(output.bits)
+            for name, node in reversed(results.items()):
+                if name in cone:
+                    cone = cone.union(*(text.sources(bits) for bits in node.inputs.values()))
+            for name in sorted(cone & set(self.netlist.inputs)):
+                raise ValueError(f"Output {port.name!r} of cell {self.plan.cell} depends on its input {name!r} within "
+                                 f"the cycle; in loop form an output must come from registers alone")
+            need |= cone
+        lines = [f"{name} = {read};" for name, read in reads.items() if name in need]
+        lines += [f"{name} = {text.expression(node)};" for name, node in results.items() if name in need]
+        lines += [f"{output.place.at('i')} = {text(output.bits)};" for output in computed.values()]
+        return lines, {name: text.width[name] for name in sorted(need)}
+
+
+def emit_loop(plan: GridPlan, cell: wiring.Component) -> str:
+    """Verilog of the grid's module.
+
+    Raises
+    ------
+    ValueError
+        If the cell's netlist holds something that has no loop form, or an output to a neighbour depends on an input
+        within the cycle; the message names the cell and the culprit.
+    """
+    return _Loop(plan, read_netlist(cell)).emit()
