@@ -6,6 +6,7 @@ graphs `Requantise`, `AddResidual` and `MaxPool`. Every stage prints.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -155,6 +156,10 @@ class AddResidual:
 Stage = Clamp | Residual | MaxPool | Requantise | AddResidual
 Epilogue = tuple[Stage, ...]
 
+# The order the hardware has.
+_LETTERS = {Clamp: "C", Residual: "R", MaxPool: "M", Requantise: "Q", AddResidual: "A"}
+_ORDER = re.compile("C?(RC?)?M?|QA?M?")
+
 
 def _span(values: np.ndarray | None) -> str:
     assert values is not None
@@ -185,8 +190,15 @@ def epilogue_shape(
     Raises
     ------
     GraphError
-        If a stage does not fit, or a residual input comes without its stage or the other way round.
+        If the stages are in another order than the hardware has, one does not fit, or a residual input comes without
+        its stage or the other way round.
     """
+    letters = "".join(_LETTERS.get(type(stage), "?") for stage in epilogue)
+    if not _ORDER.fullmatch(letters):
+        raise GraphError(
+            f"{where}: epilogue {describe(epilogue)}; allowed: [clamp] [residual [clamp]] [max pool], or quantised "
+            "requantise [add residual] [max pool], or nothing"
+        )
     pending = residual
     for stage in epilogue:
         if isinstance(stage, Residual | AddResidual):
@@ -200,8 +212,6 @@ def epilogue_shape(
                 raise GraphError(f"{where}: stage '{stage}' needs an NHWC result; the result has shape {shape}")
             h, w = window_output(shape[1:3], stage.window, stage.stride, stage.padding, (1, 1), where)
             shape = (shape[0], h, w, shape[3])
-        elif not isinstance(stage, Clamp | Requantise):
-            raise GraphError(f"{where}: unknown epilogue stage {stage!r}")
     if pending is not None:
         raise GraphError(f"{where}: the node has a residual input of shape {pending} but no residual stage")
     return shape

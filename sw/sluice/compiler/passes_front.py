@@ -97,13 +97,16 @@ def canonicalise(graph: Graph) -> Graph:
     edit = _Rewriter(graph)
     for node in graph:
         if node.op == "reshape":
-            root = edit.resolve(node.inputs[0])
-            while edit.specs[root].op == "reshape":
-                root = edit.resolve(edit.specs[root].inputs[0])
-            before, after = graph[root].type.shape, node.type.shape
-            if before == after:
-                edit.redirect(node.name, root)
+            chain = [edit.resolve(node.inputs[0])]
+            while edit.specs[chain[-1]].op == "reshape":
+                chain.append(edit.resolve(edit.specs[chain[-1]].inputs[0]))
+            after = node.type.shape
+            same = next((name for name in chain if graph[name].type.shape == after), None)
+            if same is not None:
+                edit.redirect(node.name, same)
                 continue
+            root = chain[-1]
+            before = graph[root].type.shape
             # 0 for a batch that stays, otherwise -1: the folded graph holds for other batches as the two did.
             shape = (0 if after[0] == before[0] else -1, *after[1:])
             edit.specs[node.name] = NodeSpec(node.name, "reshape", (root,), {"shape": shape})
