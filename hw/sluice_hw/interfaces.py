@@ -44,13 +44,16 @@ class VmemReadSignature(Signature):
     """Requester's view of a VMEM read port of ``width`` bytes at any byte address.
 
     The data of a request transferred in cycle t stands on ``rsp_data`` (byte 0 first) in cycle t + VMEM_LATENCY, with
-    ``rsp_valid``; there is no way to hold it back.
+    ``rsp_valid``; there is no way to hold it back. A ``masked`` port also says which bytes it uses, so that the banks
+    of the others stay free for other ports.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, *, masked: bool = False) -> None:
         self.width = width
+        self.masked = masked
+        request = {"addr": ADDR_BITS, "mask": width} if masked else {"addr": ADDR_BITS}
         super().__init__({
-            "req": Out(stream.Signature(data.StructLayout({"addr": ADDR_BITS}))),
+            "req": Out(stream.Signature(data.StructLayout(request))),
             "rsp_valid": In(1),
             "rsp_data": In(data.ArrayLayout(8, width)),
         })
