@@ -70,7 +70,7 @@ def _structured(decoded: list[tuple[Op, dict[str, int]] | WordError]) -> set[int
 
 
 def format_op(op: Op, fields: dict[str, int], config: ChipConfig, *, structured: bool = False) -> str:
-    """One line for one op; fields at their default are left out.
+    """One line for one op; fields at their default are left out, except those that name its object.
 
     Parameters
     ----------
@@ -86,9 +86,8 @@ def format_op(op: Op, fields: dict[str, int], config: ChipConfig, *, structured:
         for name in names:
             left.pop(name, None)
 
-    if op is Op.HALT:
-        if fields["code"]:
-            put(f"code={fields['code']}", "code")
+    if "unit" in fields:
+        put(f"unit={text_fields.format_value('unit', fields['unit'])}", "unit")  # which queue: never left out
     elif op is Op.ADDR:
         put(f"r{fields['reg']}", "reg")
         if fields["add_param"]:

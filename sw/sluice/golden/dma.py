@@ -36,7 +36,7 @@ class _DmaUnit(UnitModel):
         if used > count * size:
             field = isa.field_index(uop.op, "count")
             reason = f"count must give at least {used} bytes for the rows, not {count} slices of {size}"
-            raise UnitFault(Error.ILLEGAL_FIELD, count, reason, field=field)
+            raise UnitFault(Error.ILLEGAL_FIELD, field, reason, field=field)
         if not machine.hbm_lo <= first or first + count > machine.hbm_hi:
             bounds = f"[{machine.hbm_lo}, {machine.hbm_hi})"
             raise UnitFault(Error.HBM_RANGE, first, f"slices {first} to {first + count - 1} leave the bounds {bounds}")

@@ -35,8 +35,8 @@ class Fault:
         ERROR_FIELD: number of the bad field from 1; 0 where no field is at fault, or the opcode is.
     info
         An address or value that helps: the first address of the access (VMEM byte, accumulator row, HBM slice) for
-        range faults, the receiving unit for TOKEN_OVERFLOW, the low 32 bits of the word for words that the decoder
-        refuses.
+        range faults, the receiving unit for TOKEN_OVERFLOW, the low 32 bits of the word for words that the sequencer
+        refuses, the field again when a unit does.
     unit
         Name of the unit that raised it: ``seq``, ``ld``, ``st``, ``mxu``, ``vpu``.
     reason

@@ -11,14 +11,12 @@ from sluice_hw import isa
 from sluice_hw.config import ChipConfig
 from sluice_hw.isa import Error, Op, Unit
 
-from .faults import UndefinedError, UnitFault
+from .faults import UnitFault
 from .units import MicroOp, UnitModel
 
 __all__ = ["Sequencer"]
 
 _MASK = (1 << 32) - 1
-#: Bits of an iteration count; a count from a parameter register must fit too.
-_COUNT_BITS = 24
 
 
 @dataclass(frozen=True)
@@ -130,6 +128,8 @@ class Sequencer:
         if self.halt_code is not None:
             return False
         word = self._fetch()
+        if self._loops and self._loops[-1].end == self.pc and word.op is not Op.END:
+            raise self._nesting(f"{word.op.name} stands where the LOOP at {self._loops[-1].start} ends", 0)
         if word.unit is not None:
             unit = self._units[word.unit]
             if len(unit.queue) >= unit.depth:
@@ -164,7 +164,7 @@ class Sequencer:
             return word
         if self.pc >= self._config.microcode_words:
             words = self._config.microcode_words
-            raise UnitFault(Error.FETCH_RANGE, self.pc, f"pc {self.pc} is beyond the microcode store of {words} words")
+            raise UnitFault(Error.FETCH_RANGE, 0, f"pc {self.pc} is beyond the microcode store of {words} words")
         raw = self._store[self.pc] if self.pc < len(self._store) else 0
         try:
             word = _take_apart(*check_word(raw, self._config))
@@ -194,16 +194,15 @@ class Sequencer:
         )
 
     def _loop(self, f: Mapping[str, int]) -> None:
-        if self._loops and f["level"] <= self._loops[-1].level:
-            raise self._nesting(Op.LOOP, f"LOOP level {f['level']} inside level {self._loops[-1].level}")
-        count = f["count"]
-        if f["from_param"]:
-            count = self._params[f["param"]]
-            if count >> _COUNT_BITS:
-                raise UndefinedError(
-                    f"LOOP at pc {self.pc}: parameter register {f['param']} holds {count}, "
-                    f"a count must be below {1 << _COUNT_BITS}"
-                )
+        inner = self._loops[-1] if self._loops else None
+        if inner and f["level"] <= inner.level:
+            reason = f"LOOP level {f['level']} inside level {inner.level}"
+            raise self._nesting(reason, isa.field_index(Op.LOOP, "level"))
+        if f["end"] <= self.pc or (inner and f["end"] >= inner.end):
+            upper = inner.end - 1 if inner else self._config.microcode_words - 1
+            reason = f"LOOP end must be {self.pc + 1} to {upper}, not {f['end']}"
+            raise self._nesting(reason, isa.field_index(Op.LOOP, "end"))
+        count = self._params[f["param"]] if f["from_param"] else f["count"]
         if count == 0:
             self.pc = f["end"] + 1
             return
@@ -217,7 +216,8 @@ class Sequencer:
             inside = "no open LOOP"
             if loop is not None:
                 inside = f"the LOOP at {loop.start} (level {loop.level}, end {loop.end})"
-            raise self._nesting(Op.END, f"END level {f['level']} at {self.pc} meets {inside}")
+            reason = f"END level {f['level']} at {self.pc} meets {inside}"
+            raise self._nesting(reason, isa.field_index(Op.END, "level"))
         another = loop.iteration + 1 < loop.count
         self._registers.end(loop.level, loop.count, another)
         if another:
@@ -228,9 +228,8 @@ class Sequencer:
             self.pc += 1
         self._predicates()
 
-    def _nesting(self, op: Op, reason: str) -> UnitFault:
-        info = self._store[self.pc] & _MASK
-        return UnitFault(Error.LOOP_NESTING, info, reason, field=isa.field_index(op, "level"))
+    def _nesting(self, reason: str, field: int) -> UnitFault:
+        return UnitFault(Error.LOOP_NESTING, self._store[self.pc] & _MASK, reason, field=field)
 
     def _predicates(self) -> None:
         self._not_first = sum(1 << loop.level for loop in self._loops if loop.iteration > 0)

@@ -41,16 +41,13 @@ class Params:
 
 
 def _rescale_fixed(x: np.ndarray, multiplier: np.ndarray, shift: np.ndarray, rounding: str) -> np.ndarray:
-    """:func:`numerics.rescale_fixed`, where shift 0 means neither rounding term nor shift."""
+    """:func:`numerics.rescale_fixed`, where shift 0 gives 0."""
     shift = np.asarray(shift, dtype=np.int64)
     if shift.size and shift.max() > 62:
         raise UndefinedError(f"shift must be 0 to 62, not {shift.max()}")
     m = np.asarray(multiplier, dtype=np.uint32).view(np.int32)
     y = numerics.rescale_fixed(x, m, np.maximum(shift, 1), rounding)
-    if (shift > 0).all():
-        return y
-    plain = np.clip(x.astype(np.int64) * m.astype(np.int64), INT32_MIN, INT32_MAX).astype(np.int32)
-    return np.where(shift == 0, plain, y)
+    return np.where(shift == 0, np.int32(0), y)
 
 
 def _product_fp32(x: np.ndarray, scale: np.ndarray | int) -> np.ndarray:
