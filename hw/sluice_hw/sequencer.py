@@ -332,8 +332,9 @@ class Sequencer(wiring.Component):
 
         # -- execute ---------------------------------------------------------------------------------------------
         m.submodules.loops = loops = LoopLevels()
-        own = Signal(error_layout())
         own_valid = Signal()
+        own_code = Signal(isa.Error)
+        own_field = Signal(8)
         go = Signal()  # the word may act
         offer = Signal()
         halting = Signal()
@@ -350,9 +351,6 @@ class Sequencer(wiring.Component):
         quiet_before = Signal()
         m.d.comb += [
             go.eq(self.running & exec_valid & ~blocked & ~addresses.busy),
-            own.pc.eq(exec_pc),
-            own.info.eq(exec_word),
-            own.unit.eq(csr.SEQUENCER),
             quiet.eq(halting & self.queue_empty.all() & self.unit_idle.all()),
             loops.clear.eq(self.clear),
             loops.pc.eq(exec_pc),
@@ -374,12 +372,11 @@ class Sequencer(wiring.Component):
         m.d.sync += offered.eq(offer & ~ready)
 
         def refuse(code, field=0) -> None:
-            m.d.comb += [own_valid.eq(1), own.code.eq(code), own.field.eq(field)]
+            m.d.comb += [own_valid.eq(1), own_code.eq(code), own_field.eq(field)]
 
         with m.If(go):
             with m.If(exec_range):
                 refuse(isa.Error.FETCH_RANGE)
-                m.d.comb += own.info.eq(0)
             with m.Elif(exec_verdict.code != isa.Error.NONE):
                 refuse(exec_verdict.code, exec_verdict.field)
             with m.Elif(loops.at_end & (opcode != isa.Op.END)):
@@ -431,29 +428,19 @@ class Sequencer(wiring.Component):
 
         hung = Signal(32)
         expired = Signal()
-        hung_as = Signal(error_layout())
+        waiting = Signal(range(csr.SEQUENCER + 1))
+        waiting_for = Signal(isa.Cause)
+        waiting_pc = Signal(_PC_BITS)
         with m.If(self.progress | complete | ~self.running | self.halted):
             m.d.sync += hung.eq(0)
         with m.Else():
             m.d.sync += hung.eq(hung + 1)
             m.d.comb += expired.eq((self.watchdog != 0) & (hung + 1 >= self.watchdog))
-        info = data.View(csr.watchdog_info_layout(), hung_as.info)
-        m.d.comb += [
-            hung_as.code.eq(isa.Error.WATCHDOG),
-            hung_as.unit.eq(csr.SEQUENCER),
-            hung_as.pc.eq(self.state.pc),
-            info.unit.eq(csr.SEQUENCER),
-            info.cause.eq(self.state.cause),
-            info.seq.eq(self.state.cause),
-        ]
-        for i, u in enumerate([*_UNITS, "hbm"]):
-            m.d.comb += info[u].eq(self.unit_state[i])
+        m.d.comb += [waiting.eq(csr.SEQUENCER), waiting_for.eq(self.state.cause), waiting_pc.eq(self.state.pc)]
         for i in reversed(range(len(_UNITS))):
             state = self.unit_state[i]
             with m.If((state != isa.Cause.BUSY) & (state != isa.Cause.IDLE)):
-                m.d.comb += [
-                    info.unit.eq(i), info.cause.eq(state), hung_as.unit.eq(i), hung_as.pc.eq(self.unit_pc[i]),
-                ]
+                m.d.comb += [waiting.eq(i), waiting_for.eq(state), waiting_pc.eq(self.unit_pc[i])]
 
         # -- errors: the first stops the program -------------------------------------------------------------------
         with m.If(self.running):
@@ -478,9 +465,26 @@ class Sequencer(wiring.Component):
                     stop_as.unit.eq(self.token_fault_unit),
                 ]
             with m.Elif(own_valid):
-                m.d.comb += [stop.eq(1), stop_as.eq(own)]
+                m.d.comb += [
+                    stop.eq(1),
+                    stop_as.code.eq(own_code),
+                    stop_as.pc.eq(exec_pc),
+                    stop_as.field.eq(own_field),
+                    stop_as.info.eq(Mux(exec_range, 0, exec_word[:32])),
+                    stop_as.unit.eq(csr.SEQUENCER),
+                ]
             with m.Elif(expired):
-                m.d.comb += [stop.eq(1), stop_as.eq(hung_as)]
+                info = data.View(csr.watchdog_info_layout(), stop_as.info)
+                m.d.comb += [
+                    stop.eq(1),
+                    stop_as.code.eq(isa.Error.WATCHDOG),
+                    stop_as.unit.eq(waiting),
+                    stop_as.pc.eq(waiting_pc),
+                    info.unit.eq(waiting),
+                    info.cause.eq(waiting_for),
+                    info.seq.eq(self.state.cause),
+                    *[info[u].eq(self.unit_state[i]) for i, u in enumerate([*_UNITS, "hbm"])],
+                ]
         return m
 
     @staticmethod
