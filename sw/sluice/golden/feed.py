@@ -37,7 +37,7 @@ def feed_rows(
     used = np.zeros(rows, dtype=bool)
     for index in range(shape["segments"]):
         if index not in segments:
-            raise UndefinedError(f"PULSE_ARRAY needs FEED_SEGMENT index={index} before it")
+            raise UndefinedError(f"needs FEED_SEGMENT index={index} before it")
         segment = segments[index]
         lo, hi = segment["lo"], segment["hi"]
         if lo >= hi or used[lo:hi].any():

@@ -73,7 +73,7 @@ def reduce_windows(windows: np.ndarray, how: Reduce) -> np.ndarray:
         return windows.max(axis=(-3, -2)).astype(np.int32)
     if windows.shape[-3:-1] != (1, 1):
         n1, n0 = windows.shape[-3:-1]
-        raise UndefinedError(f"VECTOR without a reduction needs n0 = n1 = 1, not {n0} and {n1}")
+        raise UndefinedError(f"a VECTOR without a reduction needs n0 = n1 = 1, not {n0} and {n1}")
     return windows[..., 0, 0, :].astype(np.int32)
 
 
@@ -81,7 +81,7 @@ def widen(x: np.ndarray, mode: Mapping[str, int], params: Params | None) -> np.n
     """Bias, and ReLU where the result stays int32: steps 1 and 2."""
     if mode["bias"]:
         if params is None:
-            raise UndefinedError("VECTOR with bias needs a LOAD_PARAMS before it")
+            raise UndefinedError("bias needs a LOAD_PARAMS before it")
         x = numerics.wrap_int32(x.astype(np.int64) + params.bias[: x.shape[-1]])
     return np.maximum(x, 0) if mode["wide"] and mode["relu"] else x
 
@@ -109,7 +109,7 @@ def narrow(
     shift: np.ndarray | int = mode["shift"]
     if mode["per_channel"]:
         if params is None:
-            raise UndefinedError("VECTOR with per_channel needs a LOAD_PARAMS before it")
+            raise UndefinedError("per_channel needs a LOAD_PARAMS before it")
         multiplier, shift = params.multiplier[:cols], params.shift[:cols]
     requant = Requant(mode["requant"])
     if requant == Requant.FLOAT:
@@ -126,7 +126,7 @@ def _add_residual(
     x: np.ndarray, mode: Mapping[str, int], residual: np.ndarray | None, setup: Mapping[str, int] | None
 ) -> np.ndarray:
     if residual is None or setup is None:
-        raise UndefinedError("VECTOR with a residual needs a VECTOR_RESIDUAL before it")
+        raise UndefinedError("a residual needs VECTOR_RESIDUAL before it")
     a = x - mode["zero_point"]
     b = residual.astype(np.int64) - setup["zero_point2"]
     if Residual(mode["residual"]) == Residual.FLOAT:
