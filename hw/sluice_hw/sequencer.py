@@ -18,7 +18,10 @@ from .decoder import Decoder, verdict_layout
 from .interfaces import ADDR_BITS, fault_layout, op_layout
 from .loops import COUNT_BITS, LoopLevels
 
-__all__ = ["Sequencer", "UcodePortSignature", "UnitQueue", "address_fields", "error_layout", "state_layout"]
+__all__ = [
+    "Sequencer", "UcodePortSignature", "UnitQueue", "address_fields", "error_layout", "state_layout",
+    "ucode_request_layout",
+]
 
 _UNITS = [u.name.lower() for u in isa.Unit]
 _LEVELS = isa.LOOP_LEVELS
@@ -50,6 +53,11 @@ def state_layout() -> data.StructLayout:
     })
 
 
+def ucode_request_layout(config: ChipConfig) -> data.StructLayout:
+    """Access to the microcode store."""
+    return data.StructLayout({"write": 1, "addr": range(config.microcode_words), "lane": 2, "data": 64})
+
+
 class UcodePortSignature(Signature):
     """Host's view of the microcode store: 64 bits at a time, ``lane`` 0 is the least significant part of word ``addr``.
 
@@ -58,8 +66,7 @@ class UcodePortSignature(Signature):
 
     def __init__(self, config: ChipConfig) -> None:
         super().__init__({
-            "req": Out(stream.Signature(data.StructLayout({
-                "write": 1, "addr": range(config.microcode_words), "lane": 2, "data": 64}))),
+            "req": Out(stream.Signature(ucode_request_layout(config))),
             "rsp_valid": In(1),
             "rsp_data": In(64),
         })
