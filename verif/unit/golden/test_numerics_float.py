@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from sluice.golden import numerics as nx
+from verif.unit.arith.exact import ExactFloat
 
 SEED = int(os.environ.get("SLUICE_SEED", "1"))
+EXACT = ExactFloat(exp_bits=8, man_bits=23)
 NAN, INF, SIGN = 0x7FC00000, 0x7F800000, 0x80000000
 SPECIAL = [
     0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007FFFFF, 0x807FFFFF, 0x00800000, 0x80800000, 0x00800001,
@@ -25,57 +27,6 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(SEED)
 
 
-def decode(bits: int) -> Fraction:
-    """Value of a finite fp32 pattern, subnormals as zero."""
-    exp, man = bits >> 23 & 0xFF, bits & 0x7FFFFF
-    magnitude = Fraction(0) if exp == 0 else Fraction(man | 1 << 23) * Fraction(2) ** (exp - 150)
-    return -magnitude if bits & SIGN else magnitude
-
-
-def is_nan(bits: int) -> bool:
-    return bits & 0x7FFFFFFF > INF
-
-
-def is_inf(bits: int) -> bool:
-    return bits & 0x7FFFFFFF == INF
-
-
-def encode(value: Fraction, zero_sign: int) -> int:
-    """Round a rational to fp32 on the IEEE grid (subnormals included), nearest even, then flush."""
-    sign = SIGN if value < 0 else 0 if value > 0 else zero_sign
-    magnitude = abs(value)
-    exp = max(magnitude.numerator.bit_length() - magnitude.denominator.bit_length() - 1, -126)
-    while magnitude >= Fraction(2) ** (exp + 1):  # the estimate is never too large, at most one too small
-        exp += 1
-    steps = round(magnitude / Fraction(2) ** (exp - 23))  # round() of a Fraction is half to even
-    if steps == 1 << 24:
-        steps, exp = 1 << 23, exp + 1
-    if exp > 127:
-        return sign | INF
-    if steps < 1 << 23:
-        return sign
-    return sign | (exp + 127) << 23 | steps - (1 << 23)
-
-
-def reference_add(a: int, b: int) -> int:
-    if is_nan(a) or is_nan(b) or (is_inf(a) and is_inf(b) and a != b):
-        return NAN
-    if is_inf(a) or is_inf(b):
-        return a if is_inf(a) else b
-    both_negative_zero = decode(a) == 0 and decode(b) == 0 and a & b & SIGN
-    return encode(decode(a) + decode(b), SIGN if both_negative_zero else 0)
-
-
-def reference_mul(a: int, b: int) -> int:
-    sign = (a ^ b) & SIGN
-    if is_nan(a) or is_nan(b):
-        return NAN
-    if is_inf(a) or is_inf(b):
-        finite = b if is_inf(a) else a
-        return NAN if not is_inf(finite) and decode(finite) == 0 else sign | INF
-    return encode(decode(a) * decode(b), sign)
-
-
 def pairs(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return special values crossed, random patterns, and near pairs that cancel."""
     special = np.array(SPECIAL, dtype=np.uint32)
@@ -86,7 +37,7 @@ def pairs(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]
 
 
 @pytest.mark.parametrize(
-    ("function", "reference"), [(nx.fp32_add, reference_add), (nx.fp32_mul, reference_mul)], ids=["add", "mul"]
+    ("function", "reference"), [(nx.fp32_add, EXACT.add), (nx.fp32_mul, EXACT.mul)], ids=["add", "mul"]
 )
 def test_fp32_equals_exact_arithmetic_rounded(rng, function, reference):
     a, b = pairs(rng, 6000)
@@ -103,7 +54,7 @@ def test_products_around_the_smallest_normal_number(rng):
         -2, 3, 4000
     ).astype(np.uint32)
     got = nx.fp32_bits(nx.fp32_mul(a, b))
-    expected = [reference_mul(p, q) for p, q in zip(a.tolist(), b.tolist(), strict=True)]
+    expected = [EXACT.mul(p, q) for p, q in zip(a.tolist(), b.tolist(), strict=True)]
     assert got.tolist() == expected
     assert {0, 0x00800000} <= set(expected)
     # 1 - 2^-24 times 2^-126 is the tie itself: it stays. One step less flushes.
@@ -137,7 +88,7 @@ def test_int32_to_fp32(rng):
         [[-(2**31), 2**31 - 1, 0, 1, -1], 2**24 + np.arange(-4, 5), 2**25 + np.arange(-8, 9),
          -(2**25) + np.arange(-8, 9), rng.integers(-(2**31), 2**31, 10_000)]
     )  # fmt: skip
-    assert nx.fp32_bits(nx.int32_to_fp32(values)).tolist() == [encode(Fraction(v), 0) for v in values.tolist()]
+    assert nx.fp32_bits(nx.int32_to_fp32(values)).tolist() == [EXACT.encode(Fraction(v), 0) for v in values.tolist()]
     with pytest.raises(ValueError, match="x must fit int32"):
         nx.int32_to_fp32(np.array([2**31]))
 
@@ -149,12 +100,12 @@ def test_fp32_to_int32(rng):
     )  # fmt: skip
     bits = np.concatenate([bits, bits ^ np.uint32(SIGN)])
     for pattern, got in zip(bits.tolist(), nx.fp32_to_int32(bits).tolist(), strict=True):
-        if is_nan(pattern):
+        if EXACT.is_nan(pattern):
             expected = 0
-        elif is_inf(pattern):
+        elif EXACT.is_inf(pattern):
             expected = -(2**31) if pattern & SIGN else 2**31 - 1
         else:
-            expected = min(max(round(decode(pattern)), -(2**31)), 2**31 - 1)
+            expected = min(max(round(EXACT.decode(pattern)), -(2**31)), 2**31 - 1)
         assert got == expected, f"{pattern:08x}"
 
 
@@ -165,15 +116,15 @@ def test_fp32_to_bf16(rng):
     bits = np.concatenate([bits, ties, ties - np.uint32(1), ties + np.uint32(1)])
     for pattern, got in zip(bits.tolist(), nx.fp32_to_bf16(bits).tolist(), strict=True):
         sign = pattern >> 16 & 0x8000
-        if is_nan(pattern):
+        if EXACT.is_nan(pattern):
             assert got == 0x7FC0
-        elif is_inf(pattern) or decode(pattern) == 0:
-            assert got == (0x7F80 if is_inf(pattern) else 0) | sign
+        elif EXACT.is_inf(pattern) or EXACT.decode(pattern) == 0:
+            assert got == (0x7F80 if EXACT.is_inf(pattern) else 0) | sign
         else:
             # Neighbouring bf16 magnitudes are consecutive patterns: the nearest, and the even one of two as near.
-            magnitude, low = abs(decode(pattern)), pattern >> 16 & 0x7FFF
-            down = magnitude - decode(low << 16)
-            up = (Fraction(2) ** 128 if low == 0x7F7F else decode(low + 1 << 16)) - magnitude
+            magnitude, low = abs(EXACT.decode(pattern)), pattern >> 16 & 0x7FFF
+            down = magnitude - EXACT.decode(low << 16)
+            up = (Fraction(2) ** 128 if low == 0x7F7F else EXACT.decode(low + 1 << 16)) - magnitude
             nearest = low if down < up or (down == up and low % 2 == 0) else low + 1
             assert got == nearest | sign, f"{pattern:08x}"
 
@@ -202,8 +153,8 @@ def test_requantize_float_rounds_three_times(rng):
     got = nx.requantize_float(acc, scale, 3, -100, 101)
     assert got.dtype == np.int8
     for a, s, y in zip(acc.tolist(), nx.fp32_bits(scale).tolist(), got.tolist(), strict=True):
-        product = reference_mul(encode(Fraction(a), 0), s)
-        assert y == min(max(round(decode(product)) + 3, -100), 101)
+        product = EXACT.mul(EXACT.encode(Fraction(a), 0), s)
+        assert y == min(max(round(EXACT.decode(product)) + 3, -100), 101)
 
 
 def test_requantize_float_ties_saturation_and_refusals():
