@@ -115,6 +115,8 @@ class UnitModel:
 
     def step(self, rng: random.Random | None) -> bool:
         """Do one thing, chosen by ``rng`` or else starting before finishing; false when there is nothing to do."""
+        if not self.queue and not self.flight:
+            return False
         can_take = bool(self.queue) and not self.machine.stopped and self.waiting() is None
         if can_take and rng is None:
             self._take(rng)

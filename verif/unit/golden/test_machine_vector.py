@@ -152,6 +152,22 @@ def test_residual(dialect, schedule):
             assert got[j] == clamp(y, -100, 90), (i, j)
 
 
+def test_residual_sum_saturates():
+    """Factors far beyond those of any network: both operands saturate, and so does their sum."""
+    machine = GoldenMachine(TINY)
+    poke(machine.acc, 0, np.full((1, 8), 127, np.int32))
+    poke(machine.vmem, 100, np.full(8, 127, np.int8))
+    b = Builder(TINY)
+    b.addr(1, 100)
+    b.addr(2, 200)
+    setup(TINY, b, 1, zero_point=-100, residual=Residual.FIXED)
+    b.op(Op.VECTOR_RESIDUAL, m1=2**31 - 1, m2=2**31 - 1, mo=2**30, shift1=1, shift2=1, shifto=55, zero_point2=-128)
+    b.op(Op.VECTOR, src=0, res=1, dst=2)
+    b.halt()
+    run_builder(machine, b)
+    assert peek(machine.vmem, 200, (8,)).tolist() == [64] * 8
+
+
 @pytest.mark.parametrize("source", Source, ids=lambda s: s.name)
 @pytest.mark.parametrize("reduce", [Reduce.SUM, Reduce.MAX], ids=lambda r: r.name)
 @pytest.mark.parametrize("schedule", SCHEDULES)
