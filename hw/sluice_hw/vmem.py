@@ -18,6 +18,7 @@ from amaranth.utils import ceil_log2
 
 from .config import ChipConfig
 from .interfaces import ADDR_BITS, VMEM_LATENCY, VmemReadSignature, VmemWriteSignature
+from .lanes import lanes_below, rotate_up, window
 from .ram import Ram1RW
 
 __all__ = ["NARROW_READS", "PORTS", "Vmem"]
@@ -37,18 +38,6 @@ def _gate(value: Value, enable: Value) -> Value:
     return value & enable.replicate(len(value))
 
 
-def lanes_below(count: Value, lanes: int) -> Value:
-    """A bit per lane, set for the first ``count`` lanes; ``count`` may be 0 to ``lanes``."""
-    return Const((1 << lanes) - 1, lanes) >> (lanes - count)[: ceil_log2(lanes) + 1]
-
-
-def rotate_up(value: Value, lanes: Value, width: int = 1) -> Value:
-    """``value`` with lane i moved to lane i + ``lanes`` modulo the number of lanes, a power of two; lanes of ``width``."""
-    bits = ceil_log2(len(value) // width)
-    amount = Cat(Const(0, ceil_log2(width)), (-lanes)[:bits])
-    return (Cat(value, value) >> amount)[: len(value)]
-
-
 class _Access:
     """The place a port's address names: row and bank of its word, one-hot, and of the word behind it."""
 
@@ -62,10 +51,11 @@ class _Access:
         reach = Signal(regions + 1, name=f"{name}_reach")
         self.region = Signal(regions, name=f"{name}_region")
         self.row = Signal(range(max(rows, 2)), name=f"{name}_row")
+        start = _any_of([_gate(Const(k * rows, len(group)), hot) for k, hot in enumerate(self.region)])
         m.d.comb += [
             reach.eq(Cat(Const(1, 1), (group >= k * rows for k in range(1, regions + 1)))),
             self.region.eq(reach[:-1] & ~reach[1:]),
-            self.row.eq(group - _any_of([_gate(Const(k * rows, len(group)), hot) for k, hot in enumerate(self.region)])),
+            self.row.eq(group - start),
         ]
         self.inside = ~reach[regions]
         # The next word: the next bank, and behind the last bank of a group the next row, which may open a new region.
@@ -208,13 +198,11 @@ class Vmem(wiring.Component):
         """Rotated data, and its masks for the addressed word and the one behind."""
         width = self._config.word_bytes
         payload = self.result.req.payload
-        rotated = Signal(8 * width, name="result_rotated")
-        turned = Signal(width, name="result_turned")
+        rotated = rotate_up(m, "result_data", Value.cast(payload.data), a.offset, 8)
+        turned = rotate_up(m, "result_mask", payload.mask, a.offset)
         masks = Signal(width, name="result_mask_first"), Signal(width, name="result_mask_next")
         wraps = Signal(width, name="result_lanes_next")
         m.d.comb += [
-            rotated.eq(rotate_up(Value.cast(payload.data), a.offset, 8)),
-            turned.eq(rotate_up(payload.mask, a.offset)),
             wraps.eq(lanes_below(a.offset, width)),
             masks[0].eq(turned & ~wraps),
             masks[1].eq(turned & wraps),
@@ -228,7 +216,8 @@ class Vmem(wiring.Component):
 
     def _want_wide(self, m: Module, name: str, a: _Access, want: Signal, bad: Signal) -> tuple[list, list]:
         """Data (writes only) and mask of a wide port for each bank of a group."""
-        width, beat, group_banks = self._config.word_bytes, self._config.hbm_bytes_per_cycle, self._config.vmem_interleave
+        config = self._config
+        width, beat, group_banks = config.word_bytes, config.hbm_bytes_per_cycle, config.vmem_interleave
         payload = getattr(self, name).req.payload
         bits = Value.cast(payload.data) if name == "ld" else Const(0, 8 * beat)
         words, masks = [], []
@@ -250,7 +239,6 @@ class Vmem(wiring.Component):
 
     def _respond_narrow(self, m: Module, name: str, a: _Access, banks: list[Ram1RW]) -> None:
         port = getattr(self, name)
-        width = self._config.word_bytes
         valid = Signal(name=f"{name}_read")
         offset = Signal(len(a.offset), name=f"{name}_offset", reset_less=True)
         m.d.sync += [valid.eq(port.req.valid & port.req.ready), port.rsp_valid.eq(valid)]
@@ -263,13 +251,14 @@ class Vmem(wiring.Component):
             words.append(self._word(m, f"{name}_{place}", hit, which, banks))
         with m.If(port.req.valid):
             m.d.sync += offset.eq(a.offset)
+        turned = window(m, f"{name}_window", *words, offset)
         with m.If(valid):
-            m.d.sync += Value.cast(port.rsp_data).eq(Cat(*words) >> Cat(Const(0, 3), offset))
-        assert len(words[0]) == 8 * width
+            m.d.sync += Value.cast(port.rsp_data).eq(turned)
 
     def _respond_wide(self, m: Module, a: _Access, banks: list[Ram1RW]) -> None:
         port = self.st
-        width, beat, group_banks = self._config.word_bytes, self._config.hbm_bytes_per_cycle, self._config.vmem_interleave
+        config = self._config
+        width, beat, group_banks = config.word_bytes, config.hbm_bytes_per_cycle, config.vmem_interleave
         valid = Signal(name="st_read")
         hit = Signal(name="st_hit", reset_less=True)
         which = Signal(range(len(banks)), name="st_bank", reset_less=True)
@@ -295,7 +284,7 @@ class Vmem(wiring.Component):
         return Cat(index, _any_of([_gate(Const(k, bits), region[k]) for k in regions])) if bits else index
 
     def _word(self, m: Module, name: str, hit: Value, which: Value, banks: list[Ram1RW], step: int = 0) -> Signal:
-        """What bank ``which`` + ``step`` gave; a case and not a sum of gated words, which costs simulation much more."""
+        """What bank ``which`` + ``step`` gave. A case and not a sum of gated words: that costs simulation much more."""
         word = Signal(8 * self._config.word_bytes, name=f"{name}_word")
         with m.If(hit):
             with m.Switch(which):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sluice_hw.config import ChipConfig
+from sluice_hw.interfaces import SlicePortSignature
 
 #: Configurations by what they stress. All small: benches walk the whole memory.
 CONFIGS: dict[str, ChipConfig] = {
@@ -51,3 +52,61 @@ def to_int(values: bytes) -> int:
 
 def to_bytes(number: int, count: int) -> bytes:
     return number.to_bytes(count, "little")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows in VMEM and the train they travel in, legal for a configuration."""
+
+    vmem: int
+    rows: int
+    row_bytes: int
+    pitch: int
+    count: int
+
+    def addresses(self) -> list[int]:
+        """VMEM addresses of the train's bytes, in order."""
+        return [self.vmem + i * self.pitch + j for i in range(self.rows) for j in range(self.row_bytes)]
+
+    def chunks(self, line: int) -> int:
+        """Pieces, each within a line and a row, where rows without a gap count as one."""
+        rows, row_bytes = self.rows, self.row_bytes
+        if self.pitch == row_bytes:
+            rows, row_bytes = 1, rows * row_bytes
+        starts = (self.vmem + i * self.pitch for i in range(rows))
+        return sum((a + row_bytes - 1) // line - a // line + 1 for a in starts)
+
+
+def pick_rows(rng, config: ChipConfig, most_slices: int = 5) -> Rows:
+    """Random rows: single bytes, odd and negative pitches, contiguous and aligned ones, exactly full slices."""
+    size, line, unit = config.vmem_bytes, config.hbm_bytes_per_cycle, config.slice_bytes
+    budget = unit * rng.randint(1, most_slices)
+    kind = rng.randrange(7)
+    row_bytes = rng.choice([1, 2, rng.randint(1, 3 * line), rng.randint(1, line), line, 2 * line, unit])
+    row_bytes = min(row_bytes, budget, size)
+    rows = rng.randint(1, max(1, min(budget // row_bytes, 40)))
+    if kind == 0:
+        pitch = row_bytes
+    elif kind == 1:
+        pitch = -row_bytes - rng.randrange(line)
+    elif kind == 2:
+        pitch = (row_bytes + line) // line * line
+    elif kind == 3:  # exactly full slices
+        row_bytes, rows = rng.choice([(unit, 1), (unit // 2, 2), (line, unit // line), (1, unit)])
+        pitch = rng.choice([row_bytes, row_bytes, row_bytes + 1])
+    elif kind == 4:  # overlapping rows, also all in one place
+        pitch = rng.randint(-row_bytes, row_bytes)
+    else:
+        pitch = row_bytes + rng.randrange(2 * line)
+    if pitch:  # keep within the memory
+        rows = min(rows, max(1, (size - row_bytes) // abs(pitch) + 1))
+    span = (rows - 1) * pitch
+    low, high = -min(span, 0), size - max(span, 0) - row_bytes
+    vmem = rng.choice([low, high, rng.randint(low, high), rng.randint(low, high) // line * line])
+    vmem = min(max(vmem, low), high)
+    return Rows(vmem, rows, row_bytes, pitch, -(-rows * row_bytes // unit) + rng.choice([0, 0, 1]))
+
+
+def slice_shape(config: ChipConfig, stream: str):
+    """Payload layout of a stream of the slice port."""
+    return SlicePortSignature(config).members[stream].signature.members["payload"].shape
