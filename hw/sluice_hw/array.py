@@ -82,7 +82,9 @@ class SystolicArray(wiring.Component):
     def __init__(self, *, rows: int, cols: int, latency: int = 1, emission: str = "structural") -> None:
         pe = PE(rows=rows, latency=latency)
         self._rows, self._cols, self._pe_latency, self._emission = rows, cols, latency, emission
-        self._name = f"sluice_array_{rows}x{cols}" + (f"_l{latency}" if latency > 1 else "")
+        # Unique among all arrays that a design may hold.
+        self._name = (f"sluice_array_{rows}x{cols}" + (f"_l{latency}" if latency > 1 else "")
+                      + ("_loop" if emission == "loop" else ""))
         self._pes = Grid(cell=pe, name=f"{self._name}_pes", rows=rows, cols=cols, emission=emission)
         self._skew_a = self._triangle("skew_a", 8, [row * latency for row in range(rows)])
         self._skew_w = self._triangle("skew_w", 8, list(range(cols)))
@@ -127,6 +129,11 @@ class SystolicArray(wiring.Component):
     def latency(self) -> int:
         """Cycles from ``a_valid`` to the ``p_valid`` of that row: ``rows * L + cols - 1``."""
         return self._rows * self._pe_latency + self._cols - 1
+
+    @property
+    def grids(self) -> dict[str, Grid]:
+        """The grids that the array consists of, by the name of their submodule."""
+        return {"pes": self._pes, "skew_a": self._skew_a, "skew_w": self._skew_w, "deskew": self._deskew}
 
     @property
     def weight_lead(self) -> int:

@@ -19,12 +19,14 @@ formal and small benches; **loop**, the cell's word-level netlist as the body of
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from amaranth import ClockSignal, Instance, Module, ResetSignal, Shape
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from .loop import emit_loop
+from .loop import emit_loop, loop_places
+from .netlist import Netlist, read_netlist
 from .plan import OPPOSITE, GridPlan, Port
 from .structural import emit_structural
 from .verilog import to_modules, use_verilog
@@ -118,9 +120,41 @@ class Grid(wiring.Component):
     def verilog_modules(self) -> dict[str, str]:
         """The grid's module, and for the structural form the modules of the cell, by name."""
         if self.emission == "loop":
-            return {self.name: emit_loop(self._plan, self._cell)}
+            return {self.name: emit_loop(self._plan, self._netlist)}
         cells = to_modules(self._cell, name=self._plan.cell_name)
         return {self.name: emit_structural(self._plan, cells[self._plan.cell_name]), **cells}
+
+    def places(self, *, row: int, col: int) -> dict[str, str]:
+        """Where the registers and the outputs of a cell are in the grid's Verilog, by name.
+
+        Registers that hold the same in every cycle are one, under one of their names.
+
+        Raises
+        ------
+        ValueError
+            If there is no such cell, or the cell has no loop form.
+        """
+        if not (0 <= row < self._plan.rows and 0 <= col < self._plan.lengths[row]):
+            raise ValueError(f"Grid {self.name} of {self._plan.rows} x {self._plan.cols} has no cell ({row}, {col})")
+        places = {name: place(row, col) for name, place in self._loop_places.items()}
+        if self.emission == "structural":
+            outputs = {port.name for port in self._plan.ports if not port.is_input}
+            cell = f"row[{row}].col[{col}]"
+            places = {name: f"{cell}.{'x_' if name in outputs else 'cell_i.'}{name}" for name in places}
+        return places
+
+    @cached_property
+    def _netlist(self) -> Netlist:
+        return read_netlist(self._cell)
+
+    @cached_property
+    def _loop_places(self) -> dict:
+        return loop_places(self._plan, self._netlist)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Cells in each row."""
+        return self._plan.lengths
 
     def elaborate(self, platform) -> Module:
         m = Module()

@@ -10,15 +10,15 @@ The netlist's cells are written out with one variable per result, whose width is
 widths and signs are then those of the cells.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from amaranth.lib import wiring
 from amaranth.utils import ceil_log2
 
-from .netlist import Bit, Netlist, Node, Register, read_netlist
+from .netlist import Bit, Netlist, Node, Register
 from .plan import OPPOSITE, GridPlan, Port
 
-__all__ = ["emit_loop"]
+__all__ = ["emit_loop", "loop_places"]
 
 _UNARY = {"$pos": "", "$not": "~", "$neg": "-", "$reduce_and": "&", "$reduce_or": "|", "$reduce_xor": "^",
           "$reduce_xnor": "~^", "$reduce_bool": "|", "$logic_not": "!"}
@@ -205,23 +205,20 @@ class _Loop:
         lines += ["  end", *self._leave(outputs, "="), "end", ""]
 
         shared = [port for port in sources if port.side in ("row", "all")]
-        lines += ["always @(posedge clk) begin : step", "  `SLUICE_LOCAL integer r, c;",
-                  f"  `SLUICE_LOCAL reg [{self.index_bits - 1}:0] i;"]
+        lines += ["always @(posedge clk) begin : step", "  `SLUICE_LOCAL integer r, c, i;"]
         lines += [f"  `SLUICE_LOCAL reg [{width - 1}:0] {name};"
                   for name, width in {**variables, **moore_variables}.items()]
         lines += [f"  `SLUICE_LOCAL reg [{port.width - 1}:0] x_{port.name};" for port in shared]
         lines += ["  `SLUICE_LOCAL reg x_rst;", "  x_rst = rst;"]
         lines += [f"  x_{port.name} = {port.name};" for port in shared if port.side == "all"]
         lines += self._enter(sources)
-        first, last, step = "0", f"c < {self.length}", "+"
-        if self.cols_down:
-            first, last, step = f"{self.length} - 1", "c >= 0", "-"
+        first, last = self.index("r", "0"), self.index("r", f"{self.length} - 1")
+        walk = f"i = {last}; i >= {first}; i = i - 1" if self.cols_down else f"i = {first}; i <= {last}; i = i + 1"
         row = ("r = {0} - 1; r >= 0; r = r - 1" if self.rows_down else "r = 0; r < {0}; r = r + 1").format(plan.rows)
-        lines += [f"  for ({row}) begin", f"    i = {self.index('r', first)};"]
+        lines += [f"  for ({row}) begin"]
         lines += [f"    x_{port.name} = {plan.element(port, 'r')};" for port in shared if port.side == "row"]
-        lines += [f"    for (c = {first}; {last}; c = c {step} 1) begin"]
-        lines += [f"      {line}" for line in [*body, *moore_body]]
-        lines += [f"      i = i {step} {self.index_bits}'d1;", "    end", "  end", *self._leave(outputs, "<="), "end"]
+        lines += [f"    for ({walk}) begin", *(f"      {line}" for line in [*body, *moore_body])]
+        lines += ["    end", "  end", *self._leave(outputs, "<="), "end"]
 
         depth = 2 ** self.index_bits
         declarations = [f"reg [{width - 1}:0] {name} [0:{depth - 1}];" for name, width in self.arrays.items()]
@@ -359,9 +356,8 @@ class _Loop:
             text.define(variable, bits, place.low, place.word)
             return variable
 
-        one, row = f"{self.index_bits}'d1", f"{self.index_bits}'d{self.stride}"
-        neighbour = {"left": f"i - {one}", "right": f"i + {one}", "up": f"i - {row}", "down": f"i + {row}",
-                     "col": f"c[{max(1, ceil_log2(self.plan.cols)) - 1}:0]"}
+        neighbour = {"left": "i - 1", "right": "i + 1", "up": f"i - {self.stride}", "down": f"i + {self.stride}",
+                     "col": f"i - ({self.index('r', '0')})"}
         for port, place in sources.items():
             bits = self.netlist.inputs[port.name]
             if place is None:
@@ -452,13 +448,32 @@ class _Loop:
         return lines, {name: text.width[name] for name in sorted(need)}
 
 
-def emit_loop(plan: GridPlan, cell: wiring.Component) -> str:
+def emit_loop(plan: GridPlan, netlist: Netlist) -> str:
     """Verilog of the grid's module.
+
+    Parameters
+    ----------
+    plan : GridPlan
+        The grid.
+    netlist : Netlist
+        Its cell.
 
     Raises
     ------
     ValueError
-        If the cell's netlist holds something that has no loop form, or an output to a neighbour depends on an input
-        within the cycle; the message names the cell and the culprit.
+        If an output to a neighbour depends on an input within the cycle; the message names the cell and both.
     """
-    return _Loop(plan, read_netlist(cell)).emit()
+    return _Loop(plan, netlist).emit()
+
+
+def loop_places(plan: GridPlan, netlist: Netlist) -> dict[str, Callable[[int, int], str]]:
+    """Where registers and outputs of the cells are in the grid's module: by name, Verilog for a row and column."""
+    loop = _Loop(plan, netlist)
+    states = loop._states()
+    places = {state.register.name: state.place for state in states}
+    places |= {port.name: output.place for port, output in loop._outputs(states).items()}
+
+    def index(row: int, col: int) -> str:
+        return str((row + loop.halo["up"]) * loop.stride + col + loop.halo["left"])
+
+    return {name: lambda row, col, place=place: place.at(index(row, col)) for name, place in places.items()}
