@@ -72,10 +72,4 @@ echo "setup 3/3: installing sluice itself, in place"
 PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 .venv/bin/python -m pip install \
     --quiet --no-deps --no-build-isolation --no-index --editable . ||
     fail "pip could not install the project, see above"
-
-if [ "$kind" = test ]; then
-    .venv/bin/python -c 'import find_libpython, sys; sys.exit(not find_libpython.find_libpython())' ||
-        fail "the tests load Python into the simulator and need its shared library;" \
-            "install with: apt-get install libpython$version"
-fi
 touch "$stamp"
