@@ -24,6 +24,10 @@ CONFIGS: dict[str, ChipConfig] = {
         rows=5, cols=12, vmem_banks=12, vmem_bytes=960, acc_bytes=960, hbm_bytes_per_cycle=64, slice_bytes=128,
         hbm_bytes=37 * 128,
     ),
+    # More latency than the least, slices of one beat.
+    "slow": ChipConfig(
+        vmem_bytes=4096, vmem_banks=8, hbm_bytes_per_cycle=64, slice_bytes=64, hbm_bytes=1 << 14, hbm_latency=97,
+    ),
 }  # fmt: skip
 
 

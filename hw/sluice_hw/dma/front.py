@@ -37,7 +37,7 @@ class TrainFront(wiring.Component):
 
     A train is checked at the head of the queue, before its tokens are there, so that the check costs no time when
     the engine waits for something else. From a train's appearance at the head, with its shape set at least a cycle
-    before, to ``start`` it takes one cycle.
+    before, to ``start`` it takes one cycle, so that trains start every other cycle at most.
 
     Parameters
     ----------

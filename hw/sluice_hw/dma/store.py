@@ -18,8 +18,8 @@ __all__ = ["DmaStore"]
 #: Chunks read or being read and not yet packed. VMEM_LATENCY + 2 would keep a beat a cycle; the rest is slack for when
 #: HBM pauses.
 CHUNKS = VMEM_LATENCY + 6
-#: Trains whose data are being packed, and ops not finished.
-PACKED, UNFINISHED = 2, 8
+#: Trains between the start and the last beat, enough for a beat a cycle with short ones; and ops not finished.
+PACKED, UNFINISHED = 4, 8
 
 
 class DmaStore(wiring.Component):
