@@ -1,0 +1,187 @@
+"""Bench of the systolic array, both forms at once: every output of every cycle against NumPy."""
+
+import cocotb
+import numpy as np
+from cocotb.triggers import ReadOnly, RisingEdge, Timer
+
+from verif.transactors import parameter, seeded, start_up
+
+ROWS, COLS = int(parameter("ROWS")), int(parameter("COLS"))
+LATENCY, LEAD, WIDTH = int(parameter("LATENCY")), int(parameter("LEAD")), int(parameter("WIDTH"))
+FORMS = ("structural", "loop")
+
+
+def pack(values) -> int:
+    return int.from_bytes(np.asarray(values, dtype=np.int8).tobytes(), "little")
+
+
+def unpack(value: int) -> list[int]:
+    half = 1 << WIDTH - 1
+    return [((value >> c * WIDTH & 2 * half - 1) ^ half) - half for c in range(COLS)]
+
+
+class Plan:
+    """What stands at the inputs in each cycle, and the rows that must come out, by cycle."""
+
+    def __init__(self, rng) -> None:
+        self.rng, self.numpy = rng, np.random.default_rng(rng.getrandbits(64))
+        self.cycles: list[dict] = []
+        self.expected: dict[int, list[int]] = {}
+        self.last_start = self.last_first = -(10**9)
+        self.free = 0  # the first cycle in which the next pass's rows may enter
+
+    def at(self, cycle: int) -> dict:
+        while len(self.cycles) <= cycle:
+            self.cycles.append({})
+        return self.cycles[cycle]
+
+    def random(self, *shape: int) -> np.ndarray:
+        return self.numpy.integers(-128, 128, shape, dtype=np.int8)
+
+    def tile(self, acts: np.ndarray, weights: np.ndarray, *, gap: int = 0, bubbles: float = 0.0) -> int:
+        """A pass as early as the rules allow, `gap` cycles later; returns the cycle of its first row.
+
+        Weight rows beyond those given are cycles without ``w_valid`` and must count as zeros.
+        """
+        start = max(self.last_start + ROWS, self.last_first, self.free - LEAD, 0) + (self.rng.randint(0, gap))
+        for r, row in enumerate(weights):
+            self.at(start + r).update(w_valid=1, w_data=pack(row))
+        self.at(start)["w_start"] = 1
+        cycle = max(start + LEAD, self.free) + self.rng.randint(0, gap)
+        self.last_start, self.last_first = start, cycle
+        full = np.zeros((ROWS, COLS), dtype=np.int64)
+        full[:len(weights)] = weights
+        for m, row in enumerate(acts):
+            while m and self.rng.random() < bubbles:
+                cycle += 1
+            self.at(cycle).update(a_valid=1, a_swap=int(m == 0), a_data=pack(row))
+            self.expected[cycle + LATENCY] = (row.astype(np.int64) @ full).tolist()
+            cycle += 1
+        self.free = cycle
+        return self.last_first
+
+    def finish(self) -> None:
+        self.at(max(self.expected) + 3)
+
+
+async def play(dut, plan: Plan) -> None:
+    """Drive the plan and compare every cycle. What is not valid carries garbage."""
+    plan.finish()
+    garbage = plan.rng.getrandbits
+    found = 0
+    for cycle, inputs in enumerate(plan.cycles):
+        dut.a_valid.value = inputs.get("a_valid", 0)
+        dut.a_swap.value = inputs.get("a_swap", 0 if "a_valid" in inputs else garbage(1))
+        dut.a_data.value = inputs.get("a_data", garbage(8 * ROWS))
+        dut.w_valid.value = inputs.get("w_valid", 0)
+        dut.w_start.value = inputs.get("w_start", 0)
+        dut.w_data.value = inputs.get("w_data", garbage(8 * COLS))
+        await ReadOnly()
+        expected = plan.expected.get(cycle)
+        for form in FORMS:
+            valid = int(getattr(dut, f"{form}__p_valid").value)
+            assert valid == (expected is not None), f"{form} cycle {cycle}: p_valid is {valid}"
+            if valid:
+                got = unpack(int(getattr(dut, f"{form}__p_data").value))
+                assert got == expected, f"{form} cycle {cycle}: {got}, not {expected}"
+        found += expected is not None
+        await RisingEdge(dut.clk)
+        await Timer(1, unit="ns")
+    assert found == len(plan.expected) > 0
+
+
+async def begin(dut, stream: str) -> Plan:
+    rng = seeded(stream)
+    await start_up(dut, a_valid=0, a_swap=0, w_valid=0, w_start=0)
+    return Plan(rng)
+
+
+@cocotb.test
+async def first_row_after_reset(dut):
+    plan = await begin(dut, "first")
+    plan.tile(plan.random(1, ROWS), plan.random(ROWS, COLS))
+    assert plan.last_start == 0 and plan.last_first == LEAD
+    await play(dut, plan)
+
+
+@cocotb.test
+async def tiles_at_the_minimum_interval(dut):
+    """Every M around the number of rows, back to back: max(M, rows) cycles from tile to tile."""
+    plan = await begin(dut, "interval")
+    before, rows = None, 0
+    for m in [*range(1, 2 * ROWS + 2), 1, 1, ROWS, ROWS, 1, 2 * ROWS, 1]:
+        first = plan.tile(plan.random(m, ROWS), plan.random(ROWS, COLS))
+        assert before is None or first == before + max(rows, ROWS)
+        before, rows = first, m
+    await play(dut, plan)
+
+
+@cocotb.test
+async def bubbles(dut):
+    """Gaps between rows, between tiles and between weight streams; streams shorter than the array."""
+    plan = await begin(dut, "bubbles")
+    for _ in range(60):
+        m, k = plan.rng.randint(1, 2 * ROWS + 1), plan.rng.choice([ROWS, plan.rng.randint(1, ROWS)])
+        plan.tile(plan.random(m, ROWS), plan.random(k, COLS), gap=plan.rng.choice([0, 0, 1, 5, 3 * ROWS]),
+                  bubbles=plan.rng.choice([0.0, 0.2, 0.7]))
+    await play(dut, plan)
+
+
+@cocotb.test
+async def extremes(dut):
+    """The largest and smallest sums: they must not wrap."""
+    plan = await begin(dut, "extremes")
+    for a in (-128, 127, -1, 0):
+        for w in (-128, 127):
+            plan.tile(np.full((2, ROWS), a, np.int8), np.full((ROWS, COLS), w, np.int8))
+    for _ in range(10):
+        a, w = (plan.numpy.choice(np.array([-128, 127], np.int8), shape) for shape in ((3, ROWS), (ROWS, COLS)))
+        plan.tile(a, w)
+    assert [ROWS * 16384] * COLS in plan.expected.values() and [ROWS * 127 * -128] * COLS in plan.expected.values()
+    await play(dut, plan)
+
+
+@cocotb.test
+async def reset_in_the_middle(dut):
+    """Rows in flight die with the reset; the next pass is clean."""
+    plan = await begin(dut, "reset")
+    plan.tile(plan.random(ROWS, ROWS), plan.random(ROWS, COLS))
+    plan.tile(plan.random(ROWS, ROWS), plan.random(ROWS, COLS))
+    cut = LEAD + ROWS + ROWS // 2
+    plan.cycles = plan.cycles[:cut]
+    plan.expected = {cycle: row for cycle, row in plan.expected.items() if cycle < cut} or {cut: []}
+    for inputs in plan.cycles:
+        for name in ("a_valid", "a_swap", "a_data", "w_valid", "w_start", "w_data"):
+            getattr(dut, name).value = inputs.get(name, 0)
+        await RisingEdge(dut.clk)
+    dut.a_valid.value = dut.w_valid.value = dut.w_start.value = 0
+    dut.rst.value = 1
+    await RisingEdge(dut.clk)
+    dut.rst.value = 0
+    await Timer(1, unit="ns")
+    clean = Plan(plan.rng)
+    clean.tile(clean.random(ROWS, ROWS), clean.random(ROWS, COLS))
+    await play(dut, clean)
+
+
+@cocotb.test
+async def anything_at_all(dut):
+    """Lock step: whatever stands at the inputs, also what the rules forbid, both forms do the same."""
+    await begin(dut, "lock step")
+    rng = seeded("noise")
+    busy = 0.5
+    for cycle in range(1500):
+        if cycle % 50 == 0:
+            busy = rng.choice([0.05, 0.5, 0.95])
+        for name, width in (("a_valid", 1), ("a_swap", 1), ("w_valid", 1), ("w_start", 1)):
+            getattr(dut, name).value = int(rng.random() < busy) & ((1 << width) - 1)
+        dut.rst.value = int(rng.random() < 0.01)
+        dut.a_data.value = rng.getrandbits(8 * ROWS)
+        dut.w_data.value = rng.getrandbits(8 * COLS)
+        await RisingEdge(dut.clk)
+        await ReadOnly()
+        for name in ("p_valid", "p_data"):
+            one, other = (getattr(dut, f"{form}__{name}").value for form in FORMS)
+            assert int(one) == int(other), f"cycle {cycle}: {name}"
+        await Timer(1, unit="ns")
+    dut.rst.value = 0

@@ -1,0 +1,49 @@
+"""The systolic array in its two forms."""
+
+import pytest
+
+from sluice_hw.array import SystolicArray
+from sluice_hw.emit.verilog import to_verilog
+from verif.harness import run_bench
+from verif.unit.emit.both import Both
+
+
+@pytest.mark.parametrize("rows, cols, latency", [(3, 5, 1), (8, 8, 1), (7, 4, 1), (1, 1, 1), (3, 4, 3), (16, 16, 1)])
+def test_array(rows, cols, latency):
+    dut = Both(lambda emission: SystolicArray(rows=rows, cols=cols, latency=latency, emission=emission))
+    array = dut.forms["loop"]
+    run_bench(dut, "verif.unit.bench_array", name=f"array_{rows}x{cols}_l{latency}", opt="-O0", env={
+        "ROWS": str(rows), "COLS": str(cols), "LATENCY": str(array.latency), "LEAD": str(array.weight_lead),
+        "WIDTH": str(array.psum_width)})
+
+
+def test_latency():
+    array = SystolicArray(rows=7, cols=4)
+    assert (array.latency, array.weight_lead, array.psum_width) == (7 + 4 - 1, 7, 19)
+    assert SystolicArray(rows=7, cols=4, latency=3).latency == 7 * 3 + 3
+
+
+def test_structural_text_holds_one_module_per_kind_of_cell():
+    """The array's size is a number in the text, not a number of modules."""
+    texts = [to_verilog(SystolicArray(rows=n, cols=n), name="top") for n in (16, 64)]
+    assert [text.count("\nmodule ") for text in texts] == [len(texts[0].split("\nmodule ")) - 1] * 2
+    assert texts[0].count("module sluice_array_16x16_pes_cell(") == 1
+
+
+@pytest.mark.parametrize("emission", ["structural", "loop"])
+def test_same_bytes_every_time(emission):
+    one, two = (to_verilog(SystolicArray(rows=3, cols=2, emission=emission), name="top") for _ in range(2))
+    assert one == two
+
+
+def test_bad_parameters():
+    with pytest.raises(ValueError, match="Number of rows must be at least 1, not 0"):
+        SystolicArray(rows=0, cols=4)
+    with pytest.raises(ValueError, match="Grid cols must be at least 1, not -3"):
+        SystolicArray(rows=4, cols=-3)
+    with pytest.raises(TypeError, match="Number of rows must be an integer, not 4.0"):
+        SystolicArray(rows=4.0, cols=4)
+    with pytest.raises(ValueError, match="PE latency must be at least 1, not 0"):
+        SystolicArray(rows=4, cols=4, latency=0)
+    with pytest.raises(ValueError, match="emission must be one of structural, loop, not 'flat'"):
+        SystolicArray(rows=4, cols=4, emission="flat")
