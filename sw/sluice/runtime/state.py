@@ -1,0 +1,93 @@
+"""State of a chip as text: what each unit stands at and waits for, tokens, loops, the last events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sluice_hw import isa
+
+from .fault import cause_text, op_text, unit_name
+
+if TYPE_CHECKING:
+    from .device import Device
+
+__all__ = ["Event", "dump_text", "waiting_text"]
+
+_KINDS = ("start", "finish", "error")
+
+
+@dataclass(frozen=True)
+class Event:
+    """An entry of the event ring: cycle, what happened (0 start, 1 finish, 2 error), unit, and the op's address."""
+
+    time: int
+    kind: int
+    unit: int
+    pc: int
+    op: str = ""
+
+    def __str__(self) -> str:
+        kind = _KINDS[self.kind] if self.kind < len(_KINDS) else f"kind {self.kind}"
+        return f"{self.time:>8}  {unit_name(self.unit):<9} {kind:<6} word {self.pc}  {self.op}".rstrip()
+
+
+def _missing(state: dict[str, int]) -> str:
+    names = [u.name for u in isa.Unit if state["missing"] >> u & 1]
+    return f"waits for a token from {' and '.join(names)}" if names else cause_text(state["cause"])
+
+
+def waiting_text(device: Device) -> list[str]:
+    """A line for each unit that holds an op and does not work, and for the sequencer."""
+    out = []
+    for u in isa.Unit:
+        state, pc = device.read_fields(f"{u.name}_STATE"), device.read_csr(f"{u.name}_PC")
+        working = state["cause"] in (isa.Cause.BUSY, isa.Cause.IDLE) and not state["missing"]
+        if state["head"] and not working:
+            out.append(f"{u.name} {_missing(state)} at word {pc} `{op_text(device.program, pc, device.config)}`")
+    pc, cause = device.read_csr("PC"), device.read_fields("SEQ_STATE")["cause"]
+    if device.status["running"] or device.status["error"]:
+        text = op_text(device.program, pc, device.config)
+        what = cause_text(cause) if cause == isa.Cause.QUEUE else "stands"
+        out.append(f"sequencer {what} at word {pc} `{text}`")
+    return out
+
+
+def dump_text(device: Device, events: int = 16) -> str:
+    """The state of the chip, and the last ``events`` events."""
+    status = device.status
+    flags = [name for name, bit in status.items() if bit] or ["idle"]
+    lines = [f"status     {', '.join(flags)}"]
+    fault = device.last_error
+    if fault is not None:
+        lines.append(f"error      {fault}")
+    pc, seq = device.read_csr("PC"), device.read_fields("SEQ_STATE")
+    lines.append(f"sequencer  at word {pc} `{op_text(device.program, pc, device.config)}`, {cause_text(seq['cause'])}")
+    for level in range(isa.LOOP_LEVELS):
+        if seq["open"] >> level & 1:
+            where = [n for n in ("first", "last") if seq[n] >> level & 1]
+            done = device.read_csr(f"LOOP{level}")
+            at = f", in its {' and '.join(where)}" if where else ""
+            lines.append(f"  loop {level}: {done} iterations done{at}")
+    for u in isa.Unit:
+        state, pc = device.read_fields(f"{u.name}_STATE"), device.read_csr(f"{u.name}_PC")
+        what = _missing(state) if state["head"] else cause_text(state["cause"])
+        op = op_text(device.program, pc, device.config) if state["opcode"] else ""
+        at = f" at word {pc} `{op}`" if op and (state["head"] or not state["idle"]) else ""
+        lines.append(f"{u.name:<10} {what}{at}, {state['level']} ops in its queue")
+    tokens = []
+    for u in isa.Unit:
+        for name, n in device.read_fields(f"TOKENS_{u.name}").items():
+            if n:
+                tokens.append(f"{u.name}->{name[3:].upper()} {n}")
+    lines.append(f"tokens     {', '.join(tokens) or 'none'}")
+    registers = {i: device.read_csr(f"ADDR{i}") for i in range(isa.ADDRESS_REGISTERS)}
+    lines.append("addresses  " + (", ".join(f"r{i}={v:#x}" for i, v in registers.items() if v) or "all 0"))
+    ring = device.events()
+    if ring:
+        dropped = device.read_csr("EVENT_DROPPED")
+        lines.append(f"last events (cycle, unit, what){f', {dropped} dropped' if dropped else ''}:")
+        lines += [f"  {event}" for event in ring[-events:]]
+    return "\n".join(lines)
+
+
