@@ -11,7 +11,7 @@ an out without the in of the same name     leaves at that edge of the grid only
 ``row__x``, ``col__x``, ``all__x`` in      one input per row, per column, one for all
 =========================================  ============================================================================
 
-The grid has the same ports, an edge port as an array with one element per row or column.
+The grid has the same ports, an edge port with the bits of all rows or columns, number 0 first.
 
 Two emissions of the same description: **structural**, the cell's module once and ``generate`` loops, for synthesis,
 formal and small benches; **loop**, the cell's word-level netlist as the body of loops over register arrays
@@ -21,8 +21,8 @@ formal and small benches; **loop**, the cell's word-level netlist as the body of
 from collections.abc import Sequence
 from functools import cached_property
 
-from amaranth import ClockSignal, Instance, Module, ResetSignal, Shape
-from amaranth.lib import data, wiring
+from amaranth import ClockSignal, Instance, Module, ResetSignal, Shape, unsigned
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from .loop import emit_loop, loop_places
@@ -64,10 +64,10 @@ class Grid(wiring.Component):
 
     Members
     -------
-    left, right, up, down : Out(Signature of arrays)
-        For every edge port ``x`` of the cell an In or Out of ``ArrayLayout(shape, rows)`` (left and right) or
-        ``ArrayLayout(shape, cols)`` (up and down).
-    row, col, all : Out(Signature of arrays or plain ports)
+    left, right, up, down : Out(Signature)
+        For every edge port ``x`` of the cell an In or Out of ``rows`` (left and right) or ``cols`` (up and down) times
+        its bits. They are plain bits, since Amaranth writes out a wire for every element of an array.
+    row, col, all : Out(Signature)
         The inputs per row, per column, for all.
 
     Raises
@@ -103,7 +103,7 @@ class Grid(wiring.Component):
         for path, member, _ in cell.signature.flatten(cell):
             side, name = path[0], "__".join(path[1:])
             count = self._plan.count(side)
-            shape = member.shape if count is None else data.ArrayLayout(member.shape, count)
+            shape = member.shape if count is None else unsigned(Shape.cast(member.shape).width * count)
             sides.setdefault(side, {})[name] = In(shape) if member.flow is In else Out(shape)
         return {side: Out(wiring.Signature(members)) for side, members in sides.items()}
 

@@ -23,9 +23,9 @@ __all__ = ["emit_loop", "loop_places"]
 _UNARY = {"$pos": "", "$not": "~", "$neg": "-", "$reduce_and": "&", "$reduce_or": "|", "$reduce_xor": "^",
           "$reduce_xnor": "~^", "$reduce_bool": "|", "$logic_not": "!"}
 _BINARY = {"$and": "&", "$or": "|", "$xor": "^", "$xnor": "~^", "$logic_and": "&&", "$logic_or": "||", "$add": "+",
-           "$sub": "-", "$mul": "*", "$shl": "<<", "$sshl": "<<", "$shr": ">>", "$sshr": ">>>", "$lt": "<", "$le": "<=",
-           "$eq": "==", "$ne": "!=", "$ge": ">=", "$gt": ">"}
-_SHIFTS = {"$shl", "$sshl", "$shr", "$sshr"}
+           "$sub": "-", "$mul": "*", "$shl": "<<", "$sshl": "<<", "$shr": ">>", "$sshr": ">>>",
+           "$shift": ">>", "$shiftx": ">>", "$lt": "<", "$le": "<=", "$eq": "==", "$ne": "!=", "$ge": ">=", "$gt": ">"}
+_SHIFTS = {"$shl", "$sshl", "$shr", "$sshr", "$shift", "$shiftx"}
 
 _LINT = """\
   // Blocking assignments are the point here (see the generator's notes), and a result's width is that of its variable.

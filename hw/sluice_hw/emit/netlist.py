@@ -17,7 +17,7 @@ _REGISTERS = {"$dff", "$dffe", "$sdff", "$sdffe", "$sdffce"}
 _COMBINATIONAL = {
     "$pos", "$not", "$neg", "$reduce_and", "$reduce_or", "$reduce_xor", "$reduce_xnor", "$reduce_bool", "$logic_not",
     "$and", "$or", "$xor", "$xnor", "$logic_and", "$logic_or", "$add", "$sub", "$mul", "$shl", "$sshl", "$shr", "$sshr",
-    "$lt", "$le", "$eq", "$ne", "$ge", "$gt", "$mux", "$pmux",
+    "$shift", "$shiftx", "$lt", "$le", "$eq", "$ne", "$ge", "$gt", "$mux", "$pmux",
 }
 
 
@@ -125,6 +125,8 @@ def read_netlist(component: wiring.Component) -> Netlist:
                 register.reset_value = params["SRST_VALUE"]
                 register.enable_first = kind == "$sdffce"
             netlist.registers.append(register)
+        elif kind in ("$shift", "$shiftx") and params["B_SIGNED"]:
+            raise ValueError(f"{what} holds a {kind} by a signed amount, which cannot be emitted in loop form")
         elif kind in _COMBINATIONAL:
             netlist.nodes.append(Node(kind, params, {k: v for k, v in ports.items() if k != "Y"}, ports["Y"]))
         else:
