@@ -46,10 +46,10 @@ class SystolicArray(wiring.Component):
     `latency` cycles later. Nothing stalls: a cycle without ``a_valid`` is a bubble that comes out as a cycle without
     ``p_valid``.
 
-    A tile is streamed in `rows` consecutive cycles, row 0 first, ``w_start`` with row 0; a cycle of these without
-    ``w_valid`` loads a row of zeros. The first activation row of the pass (``a_swap``) may come `weight_lead` cycles
-    after ``w_start`` or later, and the next tile's ``w_start`` in the same cycle as that row or later
-    (:mod:`sluice_hw.pe` derives it): tiles follow each other every max(M, rows) cycles.
+    A tile is streamed as `rows` rows, row 0 first and with ``w_start``, with any bubbles between them. The first
+    activation row of the pass (``a_swap``) may come in the cycle after the tile's last row or later, and the next
+    tile's ``w_start`` in the same cycle as that row or later (:mod:`sluice_hw.pe` derives it): tiles follow each other
+    every max(M, rows) cycles.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class SystolicArray(wiring.Component):
 
     @property
     def weight_lead(self) -> int:
-        """Cycles from ``w_start`` to the first ``a_swap`` that may use the tile: `rows`."""
+        """Cycles from ``w_start`` to the first ``a_swap`` that may use the tile, when it has no bubbles: `rows`."""
         return self._rows
 
     def elaborate(self, platform) -> Module:

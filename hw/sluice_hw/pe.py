@@ -5,15 +5,15 @@ Every port is an edge of the cell towards a neighbour (``left``, ``right``, ``up
 
 Weight loading
 --------------
-A tile of R rows is streamed into the top of the array, row 0 first, one row per cycle. Nothing is shifted into place:
-the stream passes every PE, `L` cycles per array row (as fast as the partial sums), while a capture token (``w_start``,
-entering with row 0) needs ``L + 1`` cycles per array row and so falls back by one weight row at each. A PE captures
-what passes when the token passes: array row r captures stream row r, in column c at ``T + r(L+1) + c`` for a stream
-that begins at T.
+A tile of R rows is streamed into the top of the array, row 0 first, in any R cycles: there may be bubbles between the
+rows. Nothing is shifted into place: the stream travels down `L` cycles per array row, as fast as the partial sums. Each
+PE keeps the first weight of a tile that reaches it (``w_start``), passes on the others, and marks the next one as the
+first for the PE below. So array row r keeps stream row r: when that entered the array at T_r, in column c at
+``T_r + rL + c``.
 
 ``swap`` travels with the first activation row of a pass. An activation row that enters the array at t is at PE (r, c)
-in ``t + rL + c``. Captured in time means ``T + r(L+1) + c < t + rL + c`` for all r, that is **t >= T + R**. A next
-stream T' must not capture before the swap: ``T' + r(L+1) + c >= t + rL + c``, that is **T' >= t**; in the same cycle is
+in ``t + rL + c``. Captured in time means ``T_r + rL + c < t + rL + c`` for all r, that is **t > T_(R-1)**. A next
+stream T' must not capture before the swap: ``T'_r + rL + c >= t + rL + c``, that is **T'_0 >= t**; in the same cycle is
 allowed, since a swap takes the old contents of the shadow. From both, t' >= t + R: a new tile may enter every
 max(M, R) cycles, for every L.
 """
@@ -71,7 +71,7 @@ class ColumnSignature(wiring.Signature):
     w_valid : Out(1)
         A weight is here in this cycle.
     w_start : Out(1)
-        Capture token; enters with row 0 of a tile.
+        With ``w_valid``: the first weight of a tile that this PE sees, its own.
     w_data : Out(signed(8))
     """
 
@@ -99,10 +99,10 @@ class PE(wiring.Component):
     right : Out(ActivationSignature())
         ``left``, one cycle later.
     up : In(ColumnSignature(psum_width(rows)))
-        Its weights: where the capture token meets no valid weight, zero is captured, so a stream shorter than the
-        array leaves zeros in the rest.
+        The weight with ``w_start`` is kept. A tile must have a weight for every PE of the column: where the stream is
+        shorter, the weights below stay those of the tile before.
     down : Out(ColumnSignature(psum_width(rows))), and in it ``valid : Out(1)``
-        Weights `latency` cycles, the token ``latency + 1`` cycles later than at ``up``. ``valid`` means that
+        The other weights, `latency` cycles later; ``w_start`` with the first of them. ``valid`` means that
         ``down.psum`` is new in this cycle; the PE below knows that from its own activation.
 
     Raises
@@ -152,8 +152,14 @@ class PE(wiring.Component):
             m.d.sync += data.eq(left.data)
             with m.If(left.swap):
                 m.d.sync += active.eq(shadow)
-        with m.If(up.w_start):
-            m.d.sync += shadow.eq(Mux(up.w_valid, up.w_data, 0))
+        ours = Signal()
+        passes = Signal()
+        next_is_first = Signal()
+        m.d.comb += [ours.eq(up.w_valid & up.w_start), passes.eq(up.w_valid & ~up.w_start)]
+        with m.If(ours):
+            m.d.sync += shadow.eq(up.w_data)
+        with m.If(up.w_valid):
+            m.d.sync += next_is_first.eq(ours)
 
         # What travels down, stage by stage: a valid bit, and the data it gates.
         def pipe(name, valid, data):
@@ -169,17 +175,17 @@ class PE(wiring.Component):
         total = Signal.like(up.psum)
         m.d.comb += total.eq(up.psum + left.data * weight)
         psum_valid, psum = pipe("psum", left.valid, total)
-        w_valid, w_data = pipe("w", up.w_valid, up.w_data)
-        token = up.w_start
-        for stage in range(self.latency + 1):
-            next_token = Signal(name=f"token{stage}")
-            m.d.sync += next_token.eq(token)
-            token = next_token
+        w_valid, w_data = pipe("w", passes, up.w_data)
+        w_start = passes & next_is_first
+        for stage in range(self.latency):
+            next_start = Signal(name=f"w_start{stage}")
+            m.d.sync += next_start.eq(w_start)
+            w_start = next_start
         m.d.comb += [
             down.valid.eq(psum_valid),
             down.psum.eq(psum),
             down.w_valid.eq(w_valid),
             down.w_data.eq(w_data),
-            down.w_start.eq(token),
+            down.w_start.eq(w_start),
         ]
         return m

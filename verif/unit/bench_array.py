@@ -27,7 +27,7 @@ class Plan:
         self.rng, self.numpy = rng, np.random.default_rng(rng.getrandbits(64))
         self.cycles: list[dict] = []
         self.expected: dict[int, list[int]] = {}
-        self.last_start = self.last_first = -(10**9)
+        self.last_start = self.last_row = self.last_first = -(10**9)
         self.free = 0  # the first cycle in which the next pass's rows may enter
 
     def at(self, cycle: int) -> dict:
@@ -39,23 +39,22 @@ class Plan:
         return self.numpy.integers(-128, 128, shape, dtype=np.int8)
 
     def tile(self, acts: np.ndarray, weights: np.ndarray, *, gap: int = 0, bubbles: float = 0.0) -> int:
-        """A pass as early as the rules allow, `gap` cycles later; returns the cycle of its first row.
-
-        Weight rows beyond those given are cycles without ``w_valid`` and must count as zeros.
-        """
-        start = max(self.last_start + ROWS, self.last_first, self.free - LEAD, 0) + (self.rng.randint(0, gap))
+        """A pass as early as the rules allow, `gap` cycles later; returns the cycle of its first row."""
+        start = max(self.last_row + 1, self.last_first, self.free - LEAD, 0) + (self.rng.randint(0, gap))
+        cycle = start
         for r, row in enumerate(weights):
-            self.at(start + r).update(w_valid=1, w_data=pack(row))
-        self.at(start)["w_start"] = 1
-        cycle = max(start + LEAD, self.free) + self.rng.randint(0, gap)
+            while r and self.rng.random() < bubbles:
+                cycle += 1
+            self.at(cycle).update(w_valid=1, w_start=int(r == 0), w_data=pack(row))
+            self.last_row = cycle
+            cycle += 1
+        cycle = max(self.last_row + 1, self.free) + self.rng.randint(0, gap)
         self.last_start, self.last_first = start, cycle
-        full = np.zeros((ROWS, COLS), dtype=np.int64)
-        full[:len(weights)] = weights
         for m, row in enumerate(acts):
             while m and self.rng.random() < bubbles:
                 cycle += 1
             self.at(cycle).update(a_valid=1, a_swap=int(m == 0), a_data=pack(row))
-            self.expected[cycle + LATENCY] = (row.astype(np.int64) @ full).tolist()
+            self.expected[cycle + LATENCY] = (row.astype(np.int64) @ weights.astype(np.int64)).tolist()
             cycle += 1
         self.free = cycle
         return self.last_first
@@ -74,7 +73,7 @@ async def play(dut, plan: Plan) -> None:
         dut.a_swap.value = inputs.get("a_swap", 0 if "a_valid" in inputs else garbage(1))
         dut.a_data.value = inputs.get("a_data", garbage(8 * ROWS))
         dut.w_valid.value = inputs.get("w_valid", 0)
-        dut.w_start.value = inputs.get("w_start", 0)
+        dut.w_start.value = inputs.get("w_start", 0 if "w_valid" in inputs else garbage(1))
         dut.w_data.value = inputs.get("w_data", garbage(8 * COLS))
         await ReadOnly()
         expected = plan.expected.get(cycle)
@@ -118,12 +117,11 @@ async def tiles_at_the_minimum_interval(dut):
 
 @cocotb.test
 async def bubbles(dut):
-    """Gaps between rows, between tiles and between weight streams; streams shorter than the array."""
+    """Gaps between rows, between tiles, between weight rows and between weight streams."""
     plan = await begin(dut, "bubbles")
     for _ in range(60):
-        m, k = plan.rng.randint(1, 2 * ROWS + 1), plan.rng.choice([ROWS, plan.rng.randint(1, ROWS)])
-        plan.tile(plan.random(m, ROWS), plan.random(k, COLS), gap=plan.rng.choice([0, 0, 1, 5, 3 * ROWS]),
-                  bubbles=plan.rng.choice([0.0, 0.2, 0.7]))
+        plan.tile(plan.random(plan.rng.randint(1, 2 * ROWS + 1), ROWS), plan.random(ROWS, COLS),
+                  gap=plan.rng.choice([0, 0, 1, 5, 3 * ROWS]), bubbles=plan.rng.choice([0.0, 0.2, 0.7]))
     await play(dut, plan)
 
 

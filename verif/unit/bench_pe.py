@@ -24,7 +24,8 @@ class Model:
         self.right = {"valid": 0, "swap": 0, "data": 0}
         # Stages between the top and the bottom, oldest last: (valid, value).
         self.psum, self.weight = ([(0, 0)] * LATENCY for _ in range(2))
-        self.token = [0] * (LATENCY + 1)
+        self.start = [0] * LATENCY
+        self.next_is_first = 0
 
     def step(self, i: dict) -> None:
         weight = self.shadow if i["swap"] else self.active
@@ -36,21 +37,26 @@ class Model:
             return [(v, new if v else old) for (v, new), (_, old) in zip(before, stages, strict=True)]
 
         self.psum = shift(self.psum, i["valid"], wrap(i["psum"] + i["data"] * weight))
-        self.weight = shift(self.weight, i["w_valid"], i["w_data"])
-        self.token = [i["w_start"], *self.token[:-1]]
+        # The first weight of a tile stays here, the second is the first for the PE below.
+        ours = i["w_valid"] & i["w_start"]
+        passes = i["w_valid"] & ~i["w_start"]
+        self.weight = shift(self.weight, passes, i["w_data"])
+        self.start = [passes & self.next_is_first, *self.start[:-1]]
+        if i["w_valid"]:
+            self.next_is_first = ours
         if i["valid"]:
             self.right["data"] = i["data"]
             if i["swap"]:
                 self.active = self.shadow
-        if i["w_start"]:
-            self.shadow = i["w_data"] if i["w_valid"] else 0
+        if ours:
+            self.shadow = i["w_data"]
 
     def check(self, dut, cycle: int) -> None:
         valid, psum = self.psum[-1]
         w_valid, w_data = self.weight[-1]
         expected = {"right__valid": self.right["valid"], "right__swap": self.right["swap"],
                     "right__data": self.right["data"] & 255, "down__valid": valid, "down__psum": psum,
-                    "down__w_valid": w_valid, "down__w_data": w_data & 255, "down__w_start": self.token[-1]}
+                    "down__w_valid": w_valid, "down__w_data": w_data & 255, "down__w_start": self.start[-1]}
         for name, value in expected.items():
             got = int(getattr(dut, name).value)
             assert got == value, f"cycle {cycle}: {name} is {got}, not {value}"
@@ -114,12 +120,14 @@ async def every_register(dut):
     await start_up(dut, **dict.fromkeys(PORTS.values(), 0))
     rng, model = seeded("registers"), Model()
     # Reset does not touch data registers: what they hold is known once something valid has passed through them all.
-    known, together = LATENCY + 2, 0
+    known, together = 2 * LATENCY + 6, 0
     for cycle in range(4000):
         busy = (0.05, 0.5, 0.95)[cycle // 100 % 3] if cycle >= known else 1
         inputs = {name: int(rng.random() < busy) for name in ("valid", "swap", "w_valid", "w_start")}
+        if cycle < known:
+            inputs["w_start"] = int(cycle == 0)
         inputs |= {"data": rng.randint(-128, 127), "w_data": rng.randint(-128, 127), "psum": rng.getrandbits(WIDTH)}
-        together += inputs["valid"] & inputs["swap"] & inputs["w_start"]
+        together += inputs["valid"] & inputs["swap"] & inputs["w_valid"] & inputs["w_start"]
         drive(dut, inputs)
         await tick(dut)
         model.step(inputs)
@@ -134,9 +142,11 @@ async def every_register(dut):
 async def reset_clears_control_only(dut):
     """After a reset nothing is valid, and what was in the data registers is still there."""
     await start_up(dut, **dict.fromkeys(PORTS.values(), 0))
-    drive(dut, {"valid": 1, "swap": 1, "data": 5, "psum": 1000, "w_valid": 1, "w_start": 1, "w_data": 77})
+    inputs = {"valid": 1, "swap": 1, "data": 5, "psum": 1000, "w_valid": 1, "w_start": 1, "w_data": 77}
     for _ in range(LATENCY + 2):
+        drive(dut, inputs)
         await tick(dut)
+        inputs["w_start"] = 0
     assert int(dut.down__psum.value) == 1000 + 5 * 77
     drive(dut, dict.fromkeys(PORTS, 0) | {"data": 9, "psum": 3, "w_data": 1})
     dut.rst.value = 1
