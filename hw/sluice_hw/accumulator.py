@@ -1,0 +1,157 @@
+"""Accumulators: int32 rows that the array adds to in place and the vector unit reads, in two regions.
+
+A row of sums that leaves the array is written one cycle later, and what it adds to is read in the cycle between. Only
+when the row of the cycle before is the same one is that too late; then its sum is taken on the way to the memory.
+"""
+
+from __future__ import annotations
+
+from amaranth import Module, Mux, Signal, Value, signed
+from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .config import ChipConfig
+from .interfaces import ACC_LATENCY, AccReadSignature
+from .ram import Ram1R1W
+
+__all__ = ["PASSES", "Accumulator", "pass_layout"]
+
+#: Passes that may be on their way; those of R rows or more, which keep the array full, need four.
+PASSES = 16
+
+assert ACC_LATENCY == 1, "reads answer in the next cycle"
+
+
+def pass_layout(config: ChipConfig) -> data.StructLayout:
+    """Where the next ``rows`` rows of sums go: from row ``first`` on, added or written over."""
+    return data.StructLayout({
+        "first": range(config.acc_rows), "rows": range(config.acc_rows + 1), "accumulate": 1,
+    })
+
+
+class Accumulator(wiring.Component):
+    """Two regions of accumulator rows.
+
+    Parameters
+    ----------
+    config : ChipConfig
+
+    Members
+    -------
+    start : In(stream)
+        Passes, in the order of their sums; each must be there before its first row of sums. Ready for PASSES at least.
+        ``first + rows`` must not exceed ``acc_rows``.
+    p_valid, p_data : In
+        Rows of sums from the array.
+    finished : Out(1)
+        The last row of a pass is being written: a read that is taken in any later cycle sees it.
+    acc : In(AccReadSignature(cols))
+        Read port. The array's read of the same region in the same cycle goes first.
+
+    Raises
+    ------
+    TypeError
+        If ``config`` is not a ChipConfig.
+    """
+
+    def __init__(self, config: ChipConfig) -> None:
+        if not isinstance(config, ChipConfig):
+            raise TypeError(f"config must be a ChipConfig, not {config!r}")
+        self._config = config
+        super().__init__({
+            "start": In(stream.Signature(pass_layout(config))),
+            "p_valid": In(1),
+            "p_data": In(data.ArrayLayout(signed(config.psum_width), config.cols)),
+            "finished": Out(1),
+            "acc": In(AccReadSignature(config.cols)),
+        })
+
+    @property
+    def config(self) -> ChipConfig:
+        return self._config
+
+    def elaborate(self, platform) -> Module:
+        config = self._config
+        cols, half = config.cols, config.acc_region_rows
+        m = Module()
+        regions = [Ram1R1W(depth=half, width=32 * cols) for _ in range(2)]
+        m.submodules.region0, m.submodules.region1 = regions
+        layout = pass_layout(config)
+        m.submodules.passes = passes = fifo.SyncFIFOBuffered(width=layout.size, depth=PASSES + 1)
+        m.d.comb += [
+            passes.w_data.eq(self.start.payload),
+            passes.w_en.eq(self.start.valid),
+            self.start.ready.eq(passes.w_rdy),
+        ]
+
+        def place(row: Value) -> tuple[Value, Value]:
+            """Region and the row in it."""
+            upper = row >= half
+            return upper, Mux(upper, row - half, row)
+
+        # A row of sums comes: read what it adds to.
+        current = Signal(layout)
+        done = Signal(range(config.acc_rows + 1))
+        row = Signal(range(config.acc_rows))
+        ends = Signal()
+        reads = Signal()
+        m.d.comb += [
+            current.eq(passes.r_data),
+            row.eq(current.first + done),
+            ends.eq(self.p_valid & (done + 1 == current.rows)),
+            passes.r_en.eq(ends),
+            reads.eq(self.p_valid & current.accumulate),
+        ]
+        with m.If(self.p_valid):
+            m.d.sync += done.eq(Mux(ends, 0, done + 1))
+        upper, local = place(row)
+
+        # One cycle later: add, write.
+        adds, add_accumulate, add_forward = Signal(), Signal(reset_less=True), Signal(reset_less=True)
+        add_row = Signal.like(row, reset_less=True)
+        add_upper, add_local = Signal(reset_less=True), Signal(range(half), reset_less=True)
+        sums = Signal.like(Value.cast(self.p_data), reset_less=True, name="sums")
+        again = Signal()
+        m.d.comb += again.eq(adds & reads & (add_row == row))
+        m.d.sync += [adds.eq(self.p_valid), self.finished.eq(ends)]
+        with m.If(self.p_valid):
+            m.d.sync += [
+                add_accumulate.eq(current.accumulate),
+                add_forward.eq(again),
+                add_row.eq(row),
+                add_upper.eq(upper),
+                add_local.eq(local),
+                sums.eq(self.p_data),
+            ]
+        kept = Signal(32 * cols, reset_less=True)
+        base = Signal(data.ArrayLayout(signed(32), cols))
+        result = Signal(data.ArrayLayout(signed(32), cols))
+        lanes = data.View(self.p_data.shape(), sums)
+        with m.If(add_accumulate):
+            m.d.comb += Value.cast(base).eq(
+                Mux(add_forward, kept, Mux(add_upper, regions[1].rdata, regions[0].rdata)))
+        m.d.comb += [result[c].eq(base[c] + lanes[c]) for c in range(cols)]
+        with m.If(again):
+            m.d.sync += kept.eq(result)
+
+        # The vector unit reads where the array does not.
+        wanted = self.acc.req.payload.row
+        wanted_upper = wanted >= half
+        wanted_local = Mux(wanted_upper, wanted - half, wanted)[: len(regions[0].raddr)]
+        answers_upper = Signal(reset_less=True)
+        m.d.comb += self.acc.req.ready.eq(~(reads & (upper == wanted_upper)))
+        taken = Signal()
+        m.d.comb += taken.eq(self.acc.req.valid & self.acc.req.ready)
+        m.d.sync += [self.acc.rsp_valid.eq(taken), answers_upper.eq(wanted_upper)]
+        m.d.comb += Value.cast(self.acc.rsp_data).eq(Mux(answers_upper, regions[1].rdata, regions[0].rdata))
+
+        for number, region in enumerate(regions):
+            mine = reads & (upper == number)
+            m.d.comb += [
+                region.re.eq(mine | (taken & (wanted_upper == number))),
+                region.raddr.eq(Mux(mine, local, wanted_local)),
+                region.we.eq(adds & (add_upper == number)),
+                region.waddr.eq(add_local),
+                region.wdata.eq(result),
+            ]
+        return m

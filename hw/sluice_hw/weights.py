@@ -1,0 +1,211 @@
+"""Weight loader: streams the tiles of LOAD_WEIGHTS into the second weight registers of the array.
+
+Rows go through a small FIFO: its write side reads VMEM ahead, across tiles, and so hides the latency and an occasional
+refused grant; its read side feeds the array and knows nothing but that every tile has R rows. The array takes rows with
+bubbles between them, so the two sides need no agreement.
+
+With T_r the cycle in which row r of a tile enters the array and t the one of the activation row that swaps it in, a
+tile may be swapped in when T_(R-1) < t, and the next may enter from T'_0 >= t on (:mod:`sluice_hw.pe`). Weights take
+:data:`LOAD_LATENCY` cycles from the FIFO to the array, one less than rows of activations from their issue, so that both
+conditions look at registers of the cycle before, and tiles still follow each other every R cycles.
+"""
+
+from __future__ import annotations
+
+from amaranth import Module, Mux, Signal, Value, signed
+from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from . import isa
+from .config import ChipConfig
+from .feeder import FEED_LATENCY, access_fault_layout
+from .interfaces import ADDR_BITS, VMEM_LATENCY, VmemReadSignature
+from .lanes import lanes_below
+
+__all__ = ["LOAD_LATENCY", "TILES", "WeightLoader", "tile_layout"]
+
+#: Cycles from a row's leaving the FIFO to the cycle in which it enters the array.
+LOAD_LATENCY = FEED_LATENCY - 1
+#: Rows of the FIFO: the cycles from a request to a row's leaving, and some for refused grants.
+ROWS_AHEAD = 16
+#: Tiles that may be started and not completely fed; more than one or two only help an array of a few rows.
+TILES = 8
+SIZE_BITS = 11
+
+
+def tile_layout() -> data.StructLayout:
+    """A LOAD_WEIGHTS for the loader: address of row 0, bytes from row to row, rows and columns that are read."""
+    return data.StructLayout({
+        "vmem": ADDR_BITS, "pitch": signed(isa.STRIDE_BITS), "k": SIZE_BITS, "n": SIZE_BITS, "pc": 16,
+    })
+
+
+class WeightLoader(wiring.Component):
+    """Reads weight tiles and feeds each into the array as soon as the one before has been swapped in.
+
+    Parameters
+    ----------
+    config : ChipConfig
+
+    Members
+    -------
+    start : In(stream)
+        A LOAD_WEIGHTS. At most TILES may be started and not reported by ``fed``; who starts them counts.
+    vmem : Out(VmemReadSignature(word_bytes))
+    w_valid, w_start, w_data : Out
+        To the array: ``rows`` rows a tile, ``w_start`` with row 0.
+    swap : In(1)
+        The row that swaps in the tile was issued in this cycle: it enters the array FEED_LATENCY cycles later.
+    tile_ready : Out(1)
+        A tile is in the array completely for a row that is issued in this cycle, and was not swapped in yet.
+    tile_macs : Out
+        With ``tile_ready``: k x n of the tile.
+    fed : Out(1)
+        The last row of a tile has entered the array.
+    fault_valid, fault : Out
+        A row has bytes outside VMEM. It is not read and counts as zeros.
+
+    Raises
+    ------
+    TypeError
+        If ``config`` is not a ChipConfig.
+    """
+
+    def __init__(self, config: ChipConfig) -> None:
+        if not isinstance(config, ChipConfig):
+            raise TypeError(f"config must be a ChipConfig, not {config!r}")
+        self._config = config
+        super().__init__({
+            "start": In(stream.Signature(tile_layout())),
+            "vmem": Out(VmemReadSignature(config.word_bytes)),
+            "w_valid": Out(1),
+            "w_start": Out(1),
+            "w_data": Out(data.ArrayLayout(signed(8), config.cols)),
+            "swap": In(1),
+            "tile_ready": Out(1),
+            "tile_macs": Out(range(config.rows * config.cols + 1)),
+            "fed": Out(1),
+            "fault_valid": Out(1),
+            "fault": Out(access_fault_layout()),
+        })
+
+    @property
+    def config(self) -> ChipConfig:
+        return self._config
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.rows = rows = fifo.SyncFIFOBuffered(width=8 * self._config.cols, depth=ROWS_AHEAD)
+        m.submodules.sizes = sizes = fifo.SyncFIFO(width=len(self.tile_macs), depth=TILES)
+        self._read(m, rows, sizes)
+        self._feed(m, rows, sizes)
+        return m
+
+    def _read(self, m: Module, rows, sizes) -> None:
+        """VMEM side. A tile's rows beyond k pass through like the others, as reads of no columns."""
+        config = self._config
+        waiting_valid, waiting = Signal(), Signal(tile_layout(), reset_less=True)
+        active, tile = Signal(), Signal(tile_layout(), reset_less=True)
+        row = Signal(range(config.rows), reset_less=True)
+        last = row == config.rows - 1
+
+        asked_valid = Signal()
+        asked = Signal(data.StructLayout({"addr": ADDR_BITS, "n": config.cols.bit_length()}), reset_less=True)
+        asked_real = Signal(reset_less=True)
+        request = self.vmem.req
+        m.d.comb += [request.valid.eq(asked_valid & asked_real), request.payload.addr.eq(asked.addr)]
+        done = Signal()
+        m.d.comb += done.eq(asked_valid & (request.ready | ~asked_real))
+
+        # Rows between here and the array side; a request must find room when its data arrive.
+        ahead = Signal(range(ROWS_AHEAD + 1))
+        walk = Signal()
+        m.d.comb += walk.eq(active & (ahead != ROWS_AHEAD) & (~asked_valid | done))
+        m.d.sync += ahead.eq(ahead + walk - (rows.r_en & rows.r_rdy))
+
+        real = Signal()
+        beyond = Signal()
+        m.d.comb += [
+            beyond.eq(tile.vmem + tile.n > config.vmem_bytes),
+            real.eq((row < tile.k) & ~beyond),
+        ]
+        m.d.sync += self.fault_valid.eq(0)
+        with m.If(walk):
+            m.d.sync += [
+                asked.addr.eq(tile.vmem),
+                asked.n.eq(0),
+                asked_real.eq(real),
+                tile.vmem.eq(tile.vmem + tile.pitch),
+                row.eq(row + 1),
+            ]
+            with m.If(real):
+                m.d.sync += asked.n.eq(tile.n)
+            with m.Elif(row < tile.k):
+                m.d.sync += [self.fault_valid.eq(1), self.fault.addr.eq(tile.vmem), self.fault.pc.eq(tile.pc)]
+        with m.If(walk | done):
+            m.d.sync += asked_valid.eq(walk)
+
+        # A tile waits behind the one being read, so that the next row can be asked for in the next cycle.
+        begin = Signal()
+        m.d.comb += begin.eq(waiting_valid & (~active | (walk & last)))
+        m.d.comb += self.start.ready.eq(~waiting_valid | begin)
+        with m.If(walk & last):
+            m.d.sync += active.eq(0)
+        with m.If(begin):
+            m.d.sync += [active.eq(1), tile.eq(waiting), row.eq(0), waiting_valid.eq(0)]
+        with m.If(self.start.valid & self.start.ready):
+            m.d.sync += [waiting_valid.eq(1), waiting.eq(self.start.payload)]
+        m.d.comb += [sizes.w_en.eq(begin), sizes.w_data.eq(waiting.k * waiting.n)]
+
+        arrived, n = done, asked.n
+        for stage in range(VMEM_LATENCY):
+            next_arrived = Signal(name=f"arrived{stage}")
+            next_n = Signal.like(asked.n, name=f"arrived_n{stage}", reset_less=True)
+            m.d.sync += [next_arrived.eq(arrived), next_n.eq(n)]
+            arrived, n = next_arrived, next_n
+        columns = Signal(config.cols)
+        m.d.comb += [columns.eq(lanes_below(n, config.cols)), rows.w_en.eq(arrived)]
+        m.d.comb += [
+            rows.w_data.word_select(c, 8).eq(Mux(columns[c], self.vmem.rsp_data[c], 0)) for c in range(config.cols)]
+
+    def _feed(self, m: Module, rows, sizes) -> None:
+        """Array side."""
+        config = self._config
+        row = Signal(range(config.rows))
+        full = Signal()  # a tile waits in the array for its swap
+        feed = Signal()
+        completes = Signal()
+        macs = Signal.like(self.tile_macs, reset_less=True)
+        m.d.comb += [
+            feed.eq(rows.r_rdy & ~full),
+            completes.eq(feed & (row == config.rows - 1)),
+            rows.r_en.eq(feed),
+            sizes.r_en.eq(feed & (row == 0)),
+            self.tile_ready.eq(full | completes),
+            self.tile_macs.eq(macs),
+        ]
+        with m.If(feed):
+            m.d.sync += row.eq(row + 1)
+            with m.If(row == 0):
+                m.d.sync += macs.eq(sizes.r_data)
+        with m.If(completes):
+            m.d.sync += [row.eq(0), full.eq(1)]
+        with m.If(self.swap):
+            m.d.sync += full.eq(0)
+
+        valid, first, entered = feed, feed & (row == 0), completes
+        row_data = rows.r_data
+        for stage in range(LOAD_LATENCY):
+            next_valid, next_first, next_entered = (
+                Signal(name=f"{name}{stage}") for name in ("feeding", "first", "entered"))
+            next_data = Signal(8 * config.cols, name=f"row{stage}", reset_less=True)
+            m.d.sync += [next_valid.eq(valid), next_first.eq(first), next_entered.eq(entered)]
+            with m.If(valid):
+                m.d.sync += next_data.eq(row_data)
+            valid, first, entered, row_data = next_valid, next_first, next_entered, next_data
+        m.d.comb += [
+            self.w_valid.eq(valid),
+            self.w_start.eq(first),
+            self.fed.eq(entered),
+            Value.cast(self.w_data).eq(row_data),
+        ]
