@@ -57,9 +57,9 @@ class ZeroPointClamp(Lane):
         m = Module()
         valid = self.valid_pipeline(m)
 
-        # Cut to two bits more than the result first: what is cut lies beyond any bound by more than any zero point,
-        # and the adder and comparators stay short.
-        cut_width = self._out_width + 2
+        # Cut to one bit more than the result first, so that the adder and comparators stay short: for int8, 255 - 128
+        # still reaches every hi, and -256 + 127 every lo.
+        cut_width = self._out_width + 1
         top = 2 ** (cut_width - 1) - 1
         cut = Signal(signed(cut_width))
         with m.If(self.value > top):

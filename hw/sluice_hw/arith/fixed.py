@@ -121,8 +121,8 @@ class RequantFixed(Lane):
                 negate_3.eq(negate_2),
             ]
 
-        # 4: shift but for the last place. Two bits more than the result are enough to see that it will saturate.
-        kept = width + 2
+        # 4: shift but for the last place. One bit more than the result is enough to see that it will saturate.
+        kept = width + 1
         shifted = Signal(signed(width + mul_width))
         m.d.comb += shifted.eq(product >> places_3)
         twice = Signal(signed(kept), reset_less=True)

@@ -384,7 +384,8 @@ class Fp32ToInt(_FloatLane):
             m.d.sync += [
                 sig_1.eq(Mux(self.is_nan(self.value), 0, self.significand(self.value))),
                 distance_1.eq(Mux(distance > far, far, distance)),
-                # At 2^(width-1) and beyond, infinities included: saturates, or is the minimum itself.
+                # At 2^(width-1) and beyond, infinities included: saturates, or is the minimum itself. Rounding must not
+                # be asked: just below 2^width it would carry out of the integer.
                 large_1.eq((distance <= 0) & ~self.is_nan(self.value)),
                 sign_1.eq(self.value.sign),
             ]

@@ -53,10 +53,16 @@ def operands(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     # All but the last bits set, times a power of two: round up to the smallest normal number, or not.
     ones = np.uint32(0x3F7FFFF0) | rng.integers(0, 32, count, dtype=np.uint32)
     least = np.full(count, 0x00800000, dtype=np.uint32) | (patterns(rng, count) & SIGN)
+    # Short significands whose product has up to 26 bits: ties, and what stands one bit away from them.
+    kept = rng.integers(3, 22, count)
+    short_a = 0x3F800000 | (patterns(rng, count) >> 9 >> (24 - kept) << (24 - kept))
+    short_b = 0x3F800000 | (patterns(rng, count) >> 9 >> (kept - 2) << (kept - 2))
     return (
-        np.concatenate([cross[0], a, a, a, sparse, edge_a, ones]),
-        np.concatenate([cross[1], patterns(rng, count), close, a ^ SIGN ^ last, sparse_b, edge_b, least]),
-    )
+        np.concatenate([cross[0], a, a, a, sparse, edge_a, ones, short_a.astype(np.uint32)]),
+        np.concatenate([
+            cross[1], patterns(rng, count), close, a ^ SIGN ^ last, sparse_b, edge_b, least, short_b.astype(np.uint32)
+        ]),
+    )  # fmt: skip
 
 
 @cocotb.test(skip=SMALL != "" or UNIT not in ("add", "mul"))
