@@ -21,6 +21,7 @@ __all__ = [
     "Clamp",
     "Epilogue",
     "MaxPool",
+    "Relu",
     "Requantise",
     "Residual",
     "Stage",
@@ -54,6 +55,14 @@ class Residual:
 
     def __str__(self) -> str:
         return "residual"
+
+
+@dataclass(frozen=True)
+class Relu:
+    """max(x, 0) of int32 accumulators, which leave as int32: the only stage then."""
+
+    def __str__(self) -> str:
+        return "relu_int32"
 
 
 @dataclass(frozen=True)
@@ -153,12 +162,12 @@ class AddResidual:
         return f"add_{self.dialect}({self.a} + {self.b} -> {self.out}, [{self.lo}, {self.hi}])"
 
 
-Stage = Clamp | Residual | MaxPool | Requantise | AddResidual
+Stage = Clamp | Residual | MaxPool | Requantise | AddResidual | Relu
 Epilogue = tuple[Stage, ...]
 
 # The order the hardware has.
-_LETTERS = {Clamp: "C", Residual: "R", MaxPool: "M", Requantise: "Q", AddResidual: "A"}
-_ORDER = re.compile("C?(RC?)?M?|QA?M?")
+_LETTERS = {Clamp: "C", Residual: "R", MaxPool: "M", Requantise: "Q", AddResidual: "A", Relu: "I"}
+_ORDER = re.compile("C?(RC?)?M?|QA?M?|I")
 
 
 def _span(values: np.ndarray | None) -> str:
@@ -197,7 +206,7 @@ def epilogue_shape(
     if not _ORDER.fullmatch(letters):
         raise GraphError(
             f"{where}: epilogue {describe(epilogue)}; allowed: [clamp] [residual [clamp]] [max pool], or quantised "
-            "requantise [add residual] [max pool], or nothing"
+            "requantise [add residual] [max pool], or int32 relu, or nothing"
         )
     pending = residual
     for stage in epilogue:

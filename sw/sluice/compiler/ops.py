@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .epilogue import Clamp, check_pool_padding, describe, epilogue_shape
+from .epilogue import Clamp, Relu, check_pool_padding, describe, epilogue_shape
 from .shapes import window_output
 from .tensors import GraphError, QuantParams, TensorType, check_dtype, check_shape
 
@@ -138,8 +138,9 @@ def _quantised_array_op(shape: Callable[[OpCall], tuple[int, ...]]) -> Callable[
     def infer(call: OpCall) -> TensorType:
         for index, dtype in enumerate(("int8", "int8", "int32", "int8")[: len(call.types)]):
             call.dtype(index, dtype)
-        # Without an epilogue the accumulators themselves are the result.
-        return TensorType(shape(call), "int8" if call.attrs["epilogue"] else "int32", call.quant())
+        # Without requantisation the accumulators themselves are the result.
+        narrow = any(not isinstance(stage, Relu) for stage in call.attrs["epilogue"])
+        return TensorType(shape(call), "int8" if narrow else "int32", call.quant())
 
     return infer
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from sluice.golden import numerics
 
-from .epilogue import AddResidual, Clamp, Epilogue, MaxPool, Requantise, Residual
+from .epilogue import AddResidual, Clamp, Epilogue, MaxPool, Relu, Requantise, Residual
 from .graph import Graph, Node
 from .ops import OPS
 from .shapes import Padding
@@ -259,6 +259,8 @@ def apply_epilogue(
         match stage:
             case Requantise() | MaxPool():
                 value = stage.apply(value)
+            case Relu():
+                value = np.maximum(value, np.int32(0))
             case AddResidual():
                 assert residual is not None
                 value = stage.apply(value, residual)
