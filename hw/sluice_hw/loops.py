@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal, unsigned
+from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -45,8 +45,10 @@ class LoopLevels(wiring.Component):
         Where the innermost loop's body begins.
     open, first, last : Out(6)
         Levels that are open; in their first, in their last iteration.
-    done : array of Out(32)
-        Iterations finished.
+    done, total : array of Out(32)
+        Iterations finished and asked for.
+    ends : array of Out(16)
+        Where the open loops end.
     """
 
     def __init__(self) -> None:
@@ -68,14 +70,13 @@ class LoopLevels(wiring.Component):
             "first": Out(_LEVELS),
             "last": Out(_LEVELS),
             "done": Out(COUNT_BITS).array(_LEVELS),
+            "total": Out(COUNT_BITS).array(_LEVELS),
+            "ends": Out(16).array(_LEVELS),
         })
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        numbers = data.ArrayLayout(unsigned(COUNT_BITS), _LEVELS)
-        count = Signal(numbers)
         begin = Signal(data.ArrayLayout(17, _LEVELS))
-        end = Signal(data.ArrayLayout(16, _LEVELS))
 
         inner = Signal(range(_LEVELS))
         inner_end = Signal(16)
@@ -83,7 +84,7 @@ class LoopLevels(wiring.Component):
         for i in range(_LEVELS):
             with m.If(self.open[i]):  # the last assignment wins: the innermost open level
                 m.d.comb += [
-                    inner.eq(i), inner_end.eq(end[i]), inner_last.eq(self.last[i]), self.again.eq(begin[i]),
+                    inner.eq(i), inner_end.eq(self.ends[i]), inner_last.eq(self.last[i]), self.again.eq(begin[i]),
                 ]
         any_open = self.open.any()
         m.d.comb += [
@@ -101,9 +102,9 @@ class LoopLevels(wiring.Component):
                     self.first[i].eq(1),
                     self.last[i].eq(self.count == 1),
                     self.done[i].eq(0),
-                    count[i].eq(self.count),
+                    self.total[i].eq(self.count),
                     begin[i].eq(self.pc + 1),
-                    end[i].eq(self.end_pc),
+                    self.ends[i].eq(self.end_pc),
                 ]
             with m.Elif(self.end & (self.level == i)):
                 with m.If(self.last[i]):
@@ -111,7 +112,7 @@ class LoopLevels(wiring.Component):
                 with m.Else():
                     m.d.sync += self.first[i].eq(0)
                     m.d.sync += self.done[i].eq(self.done[i] + 1)
-                    m.d.sync += self.last[i].eq(self.done[i] + 2 == count[i])
+                    m.d.sync += self.last[i].eq(self.done[i] + 2 == self.total[i])
         with m.If(self.clear):
             m.d.sync += [self.open.eq(0), self.first.eq(0), self.last.eq(0)]
         return m

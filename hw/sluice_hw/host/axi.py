@@ -96,6 +96,7 @@ class HostAxi(wiring.Component):
         error = Signal()
         in_ucode = Signal()
         write_next = Signal()
+        writing = Signal()
         flush_due = Signal()
         was_running = Signal()
 
@@ -123,7 +124,7 @@ class HostAxi(wiring.Component):
             self.slice.eq(place >> slice_bits),
             self.word.eq(place),
             self.write_data.eq(self.s_axi_wdata),
-            self.fresh.eq((place[:slice_bits] == 0) & (left >= slice_words)),
+            self.fresh.eq(writing & (place[:slice_bits] == 0) & (left >= slice_words)),
             self.ucode.req.payload.addr.eq(place >> 2),
             self.ucode.req.payload.lane.eq(place),
             self.ucode.req.payload.data.eq(self.s_axi_wdata),
@@ -174,6 +175,7 @@ class HostAxi(wiring.Component):
                     begin("ar")
                     m.next = "READ"
             with m.State("WRITE"):
+                m.d.comb += writing.eq(1)
                 with m.If(self.s_axi_wvalid):
                     with m.If(refused):
                         m.d.comb += step.eq(1)
