@@ -47,11 +47,12 @@ verilog: base-env ## write the chip CONFIG as Verilog, EMIT=structural or loop
 	$(BIN)/sluice verilog --config $(CONFIG) --emit $(EMIT) $(ARGS)
 
 asm: base-env ## assemble the example programs
-	@set -e; for file in examples/asm/*.asm; do echo "$(BIN)/sluice asm $$file"; $(BIN)/sluice asm $$file $(ARGS); done
+	@set -e; for file in examples/asm/*.s; do echo "$(BIN)/sluice asm $$file"; $(BIN)/sluice asm $$file $(ARGS); done
 
 lint: test-env ## check the Python code and the generated Verilog
 	$(BIN)/ruff check .
-	$(BIN)/python -m verif.tools.lint_verilog --config $(CONFIG)
+	$(BIN)/sluice lint --config $(CONFIG) --emit structural
+	$(BIN)/sluice lint --config $(CONFIG) --emit loop
 
 bench: base-env ## measure speed and cycles; BENCH=name for one
 	$(BIN)/sluice bench $(BENCH) $(ARGS)

@@ -21,6 +21,8 @@ from cocotb.clock import Clock
 from cocotb.handle import HierarchyObject, LogicArrayObject
 from cocotb.triggers import Event, RisingEdge, Timer
 
+from verif.cover import Cover, covering
+
 __all__ = [
     "Payload",
     "StreamDriver",
@@ -103,6 +105,10 @@ async def start_up(dut: HierarchyObject, *, cycles: int = 3, period_ns: int = PE
     if reset is not None:
         reset.value = 0
     await Timer(1, unit="ns")  # past the edge, where the write above has taken effect
+
+
+# What can happen on a stream: neither side ready, only the taker, only the giver, both; and two sequences.
+_STREAM_BINS = ("idle", "starved", "stalled", "transfer", "back to back", "transfer after stall")
 
 
 class _Port:
@@ -275,6 +281,7 @@ class StreamMonitor:
         self._taken = 0
         self.items: list[Payload] = []
         self.cycles: list[int] = []
+        self._cover = Cover(f"stream.{dut._name}.{name}", _STREAM_BINS) if covering() else None
         self._task = cocotb.start_soon(self._run())
 
     async def get(self) -> Payload:
@@ -296,11 +303,13 @@ class StreamMonitor:
         port = self._port
         edge = RisingEdge(port.clock)
         held: Any = None
+        before = ""
         cycle = 0
         while True:
             await edge
             if port.in_reset():
                 held = None
+                before = ""
             elif port.is_valid():
                 raw = port.raw()
                 if self._check and held is not None and held != raw:
@@ -318,8 +327,20 @@ class StreamMonitor:
                 if self._check and held is not None:
                     raise AssertionError(f"stream {port.name!r}: valid fell before the transfer of {held}")
                 held = None
+            if self._cover is not None and not port.in_reset():
+                before = self._count(before)
             cycle += 1
             self._drive()
+
+    def _count(self, before: str) -> str:
+        """Functional coverage of one cycle; returns its state."""
+        state = ("idle", "starved", "stalled", "transfer")[2 * self._port.is_valid() + self._port.is_ready()]
+        self._cover.hit(state)
+        if state == before == "transfer":
+            self._cover.hit("back to back")
+        if before == "stalled" and state == "transfer":
+            self._cover.hit("transfer after stall")
+        return state
 
 
 class StreamSink(StreamMonitor):

@@ -1,5 +1,7 @@
 """The test harness itself, on a FIFO from Amaranth's library and on streams that break the rules."""
 
+import json
+
 import pytest
 from amaranth.hdl import Module, Signal, signed, unsigned
 from amaranth.lib import data, stream, wiring
@@ -8,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from sluice.build import SimulationFailed, sim_build_dir
 from verif.harness import report_dir, run_bench
+from verif.tools.coverage import read_points
 
 ITEM = data.StructLayout({"tag": unsigned(5), "value": signed(8)})
 BENCH = "verif.unit.bench_harness"
@@ -71,6 +74,17 @@ def test_waves():
     assert results.waves.stat().st_size > 300
     # An FST file opens with block type 0 (header), its length 329 and the byte order mark e.
     assert results.waves.read_bytes()[:9] == bytes([0, 0, 0, 0, 0, 0, 0, 1, 73])
+
+
+def test_coverage():
+    env = {"SLUICE_COVERAGE": "1"}
+    results = run_bench(Fifo(), BENCH, name="harness-fifo", testcases="fields", coverage=True, env=env)
+    points = read_points(results.coverage)
+    assert {point.kind for point in points} >= {"line", "toggle"}
+    assert {True, False} == {count > 0 for count in points.values()}
+    bins = json.loads((results.folder / "functional.json").read_text())["stream.top.o"]
+    assert bins["transfer"] == bins["transfer after stall"] == 3  # the sink raises ready only after valid
+    assert bins["back to back"] == 0
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,7 @@ class CocotbModel:
         for stale in (log, xml, coverage):
             stale.unlink(missing_ok=True)
         (folder / "seed").write_text(f"{seed}\n")
+        (folder / "model").write_text(f"{self.folder}\n")
 
         command = [sys.executable if self.embedded else str(self.executable)]
         waves = Path(waves_file).absolute() if waves_file is not None else None
@@ -480,9 +481,10 @@ def _build(
             (src / file).write_text(text)
             paths.append(str(src / file))
         for index, text in enumerate(texts):
-            path = src / f"{top}{index or ''}.v"
-            path.write_text(text)
-            paths.append(str(path))
+            # Relative, because the model remembers the name and this folder is renamed in the end.
+            path = f"src/{top}{index or ''}.v"
+            (work / path).write_text(text)
+            paths.append(path)
         log = work / "build.log"
 
         def step(what: str, command: list[str]) -> None:
