@@ -211,8 +211,7 @@ class Vpu(Component):
             lanes.col.bias.eq(params.active.bias), lanes.col.channel_multiplier.eq(params.active.multiplier),
             lanes.col.channel_shift.eq(params.active.shift),
         ]
-        for j in range(cols):
-            m.d.comb += lanes.col.byte[j].eq(self.source.rsp_data[j])
+        m.d.comb += lanes.col.byte.eq(Cat(self.source.rsp_data[j] for j in range(cols)))
 
         done = [Signal(name=f"row_done{i}") for i in range(EpilogueLane.RESIDUAL_LATENCY + 1)]
         m.d.comb += done[0].eq(lanes.all.valid & lanes.all.last)
@@ -241,9 +240,9 @@ class Vpu(Component):
         m.d.comb += [
             narrow_fifo.w_en.eq(~mode.wide & Mux(
                 has_residual, done[EpilogueLane.RESIDUAL_LATENCY], done[EpilogueLane.NARROW_LATENCY])),
-            narrow_fifo.w_data.eq(Mux(has_residual, lanes.down.residual_out.as_value(), lanes.down.narrow.as_value())),
+            narrow_fifo.w_data.eq(Mux(has_residual, lanes.down.residual_out, lanes.down.narrow)),
             wide_fifo.w_en.eq(mode.wide & done[EpilogueLane.WIDE_LATENCY]),
-            wide_fifo.w_data.eq(lanes.down.wide.as_value()),
+            wide_fifo.w_data.eq(lanes.down.wide),
         ]
         # An int32 row leaves in four pieces of ``cols`` bytes; pieces beyond ``row_bytes`` are skipped.
         piece = Signal(2)
