@@ -11,7 +11,9 @@ widths and signs are then those of the cells.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 
 from amaranth.utils import ceil_log2
 
@@ -142,24 +144,22 @@ class _State:
         always = self.register.reset is not None and not self.register.enable_first
         return None if always else self.register.enable
 
-    @property
-    def is_free(self) -> bool:
-        """Whether the register is written in every cycle."""
-        return self.register.enable is None
-
-    def value(self, text: _Text) -> str:
-        """The register's new value; for one with a group, where the enable holds."""
+    def value(self, text: _Text, *, reset: bool = True) -> str:
+        """The register's new value; for one with a group, where the enable holds; without its reset if so wished."""
         register = self.register
         value = text(register.d)
         if register.enable and self.group is None:
-            old = self.place.at("i")
+            old = text(self.q) if self.q else self.place.at("i")
             bit, level = register.enable
             value = f"({text([bit])} ? {value} : {old})" if level else f"({text([bit])} ? {old} : {value})"
-        if register.reset:
-            bit, level = register.reset
-            reset = f"{self.width}'h{register.reset_value:x}"
-            value = f"({text([bit])} ? {reset} : {value})" if level else f"({text([bit])} ? {value} : {reset})"
+        if register.reset and reset:
+            value = _reset(text, register.reset, f"{self.width}'h{register.reset_value:x}", value)
         return value
+
+
+def _reset(text: _Text, condition: tuple[Bit, int], reset: str, value: str) -> str:
+    bit, level = condition
+    return f"({text([bit])} ? {reset} : {value})" if level else f"({text([bit])} ? {value} : {reset})"
 
 
 @dataclass
@@ -241,12 +241,12 @@ class _Loop:
         return _Place(unique, 0, width, width)
 
     def _states(self) -> list[_State]:
-        """The registers and their places. Narrow ones that are written in every cycle share the words of an array."""
+        """The registers and their places. Narrow ones under no common enable share the words of an array."""
         states = [_State(register, _Place("", 0, len(register.d), 0), register.q)
                   for register in self.netlist.registers]
         shared, low = [], 0
         for state in states:
-            if state.is_free and low + state.width <= 32 and state.width <= 4:
+            if state.group is None and low + state.width <= 32 and state.width <= 4:
                 shared.append((state, low))
                 low += state.width
         if len(shared) > 1:
@@ -385,15 +385,32 @@ class _Loop:
                 require([state.register.reset[0]], state.group)
             if state.register.enable:
                 require([state.register.enable[0]], None)
+                if state.group is None:
+                    require(state.q, None)
         for name, node in reversed(results.items()):
             for group in need.get(name, ()):
                 for bits in node.inputs.values():
                     require(bits, group)
 
+        # A register that one enable writes and only another reads is read under the latter, if that can come first.
+        before: dict = {state.group: set() for state in states if state.group is not None}
+        late = set()
+        for name, writers in owners.items():
+            if len(need.get(name, ())) != 1 or len(writers) != 1 or None in writers | need[name]:
+                continue
+            (reader,), (writer,) = need[name], writers
+            wanted = {group: others | ({reader} - {writer} if group == writer else set())
+                      for group, others in before.items()}
+            with suppress(CycleError):
+                TopologicalSorter(wanted).prepare()
+                before = wanted
+                late.add(name)
+        order = list(TopologicalSorter(before).static_order())
+
         def home(name: str):
-            """The one enable under which `name` may be computed: an own register only under the one that writes it."""
+            """The one enable under which `name` may be computed, None for always."""
             (group, *others) = need[name]
-            return None if others or owners.get(name, {group}) != {group} else group
+            return None if others or (name not in late and owners.get(name, {group}) != {group}) else group
 
         groups: dict = {None: []}
         for name, value in [*reads.items(), *((name, text.expression(node)) for name, node in results.items())]:
@@ -401,19 +418,25 @@ class _Loop:
                 groups.setdefault(home(name), []).append(f"{name} = {value};")
         lines = groups.pop(None)
         commits: dict = {}
-        words: dict[str, list[str]] = {}
+        words: dict[str, list[_State]] = {}
         for state in states:
             if state.place.width == state.place.word:
                 commits.setdefault(state.group, []).append(f"{state.place.at('i')} = {state.value(text)};")
             else:
-                words.setdefault(state.place.array, []).append(state.value(text))
-        for group in (group for group in commits if group is not None):
-            bit, level = group
+                words.setdefault(state.place.array, []).append(state)
+        for bit, level in order:
+            group = (bit, level)
             lines += [f"if ({'' if level else '!'}{text([bit])}) begin",
                       *(f"  {line}" for line in [*groups.get(group, []), *commits[group]]), "end"]
         lines += commits.get(None, [])
-        # The values in a shared word are in the order of their places.
-        lines += [f"{array}[i] = {{{', '.join(reversed(values))}}};" for array, values in words.items()]
+        for array, members in words.items():
+            # In the order of their places; a reset that all have is written once.
+            once = len({state.register.reset for state in members}) == 1 and members[0].register.reset
+            value = "{" + ", ".join(state.value(text, reset=not once) for state in reversed(members)) + "}"
+            if once:
+                reset = sum(state.register.reset_value << state.place.low for state in members)
+                value = _reset(text, once, f"{members[0].place.word}'h{reset:x}", value)
+            lines.append(f"{array}[i] = {value};")
         variables = {name: text.width[name] for name in need if not name.startswith("x_")}
         return lines, dict(sorted(variables.items()))
 
