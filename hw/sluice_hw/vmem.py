@@ -283,14 +283,19 @@ class Vmem(wiring.Component):
         bits = ceil_log2(len(region))
         return Cat(index, _any_of([_gate(Const(k, bits), region[k]) for k in regions])) if bits else index
 
-    def _word(self, m: Module, name: str, hit: Value, which: Value, banks: list[Ram1RW], step: int = 0) -> Signal:
-        """What bank ``which`` + ``step`` gave. A case and not a sum of gated words: that costs simulation much more."""
+    def _word(
+        self, m: Module, name: str, hit: Value, which: Value, banks: list[Ram1RW], step: int | None = None
+    ) -> Signal:
+        """What bank ``which`` gave, or bank ``step`` of the group that begins at ``which``; 0 without ``hit``.
+
+        A case and not a sum of gated words, which costs simulation much more.
+        """
         word = Signal(8 * self._config.word_bytes, name=f"{name}_word")
-        with m.If(hit):
-            with m.Switch(which):
-                for number in range(0, len(banks), self._config.vmem_interleave if step or name == "st_0" else 1):
-                    with m.Case(number):
-                        m.d.comb += word.eq(banks[number + step].rdata)
+        numbers = range(0, len(banks), self._config.vmem_interleave if step is not None else 1)
+        with m.If(hit), m.Switch(which):
+            for number in numbers:
+                with m.Default() if number == numbers[-1] else m.Case(number):
+                    m.d.comb += word.eq(banks[number + (step or 0)].rdata)
         return word
 
 

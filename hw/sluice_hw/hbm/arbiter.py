@@ -83,15 +83,14 @@ class SliceArbiter(wiring.Component):
         beats = self._config.slice_beats
         beat, slice_ = Signal(max(1, ceil_log2(beats))), Signal(16)
         slice_ends = beat == beats - 1
-        with m.If(senders.r_rdy):
-            with m.Switch(sender.owner):
-                for i, p in enumerate(ports):
-                    with m.Case(i):
-                        m.d.comb += [
-                            memory.write_data.valid.eq(p.write_data.valid),
-                            memory.write_data.payload.eq(p.write_data.payload),
-                            p.write_data.ready.eq(memory.write_data.ready),
-                        ]
+        for i, p in enumerate(ports):
+            owns = senders.r_rdy & (sender.owner == i)
+            m.d.comb += p.write_data.ready.eq(owns & memory.write_data.ready)
+            with m.If(owns):
+                m.d.comb += [
+                    memory.write_data.valid.eq(p.write_data.valid),
+                    memory.write_data.payload.eq(p.write_data.payload),
+                ]
         with m.If(memory.write_data.valid & memory.write_data.ready):
             m.d.sync += beat.eq(Mux(slice_ends, 0, beat + 1))
             with m.If(slice_ends):
@@ -115,19 +114,19 @@ class SliceArbiter(wiring.Component):
                     for j in reversed([(i + 1 + k) % count for k in range(count)]):
                         with m.If(valids[j]):
                             m.d.comb += chosen.eq(j)
-        with m.If(room), m.Switch(chosen):
-            for i, r in enumerate(requests):
-                with m.Case(i):
-                    m.d.comb += [out.valid.eq(r.valid), out.payload.eq(r.payload), r.ready.eq(out.ready)]
+        for i, r in enumerate(requests):
+            mine = chosen == i
+            m.d.comb += r.ready.eq(room & mine & out.ready)
+            with m.If(mine):
+                m.d.comb += [out.valid.eq(r.valid & room), out.payload.eq(r.payload)]
         with m.If(out.valid):
             m.d.sync += [last.eq(chosen), locked.eq(~out.ready)]
         return chosen
 
     @staticmethod
     def _return(m: Module, owners: SyncFIFO, sinks: list[stream.Interface], source: stream.Interface) -> None:
-        with m.If(owners.r_rdy), m.Switch(owners.r_data):
-            for i, sink in enumerate(sinks):
-                with m.Case(i):
-                    m.d.comb += [sink.valid.eq(source.valid), source.ready.eq(sink.ready)]
-        for sink in sinks:
-            m.d.comb += sink.payload.eq(source.payload)
+        for i, sink in enumerate(sinks):
+            owns = owners.r_rdy & (owners.r_data == i)
+            m.d.comb += [sink.payload.eq(source.payload), sink.valid.eq(owns & source.valid)]
+            with m.If(owns):
+                m.d.comb += source.ready.eq(sink.ready)

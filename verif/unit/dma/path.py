@@ -26,8 +26,8 @@ class MemoryPath(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         config = self._config
-        m.submodules.load = load = DmaLoad(config)
-        m.submodules.store = store = DmaStore(config)
+        m.submodules.load_engine = load = DmaLoad(config)
+        m.submodules.store_engine = store = DmaStore(config)
         m.submodules.vmem = vmem = Vmem(config)
         m.submodules.arbiter = arbiter = SliceArbiter(config)
         m.submodules.hbm = hbm = SliceMemory(config)
