@@ -18,7 +18,7 @@ from .buffer import DTYPES, Buffer
 from .fault import Fault, decode_fault, op_text
 from .memory import SliceAllocator
 from .report import RunReport
-from .state import Event, dump_text, waiting_text
+from .state import Event, dump_text, hung_text, waiting_text
 from .transport import WORD, Transport, open_transport
 
 __all__ = ["Device"]
@@ -360,7 +360,8 @@ class Device:
         registers = {name: self.read_csr(name) for name in names}
         if not registers["ERROR_CODE"] or not self.status["error"]:
             return None
-        waits = tuple(self._waiting()) if registers["ERROR_CODE"] == isa.Error.WATCHDOG else ()
+        hung = registers["ERROR_CODE"] == isa.Error.WATCHDOG
+        waits = tuple(hung_text(self, registers["ERROR_INFO"])) if hung else ()
         return decode_fault(registers, self._program, self.config, reason=self.transport.explain(), waits=waits)
 
     def reset(self) -> None:

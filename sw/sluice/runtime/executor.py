@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from sluice.compiler import Graph, run_quantised
+from sluice.compiler import Compiled, run_quantised
 from sluice.errors import UsageError
 
-from .buffer import Buffer
 from .device import Device
 from .report import RunReport
+from .transport import WORD
 
 __all__ = ["CompiledModel", "RunOutcome", "Verification"]
 
@@ -48,14 +47,6 @@ class RunOutcome:
     verification: Verification | None = None
 
 
-@dataclass
-class _Place:
-    """A piece of HBM that a compiled program uses."""
-
-    buffer: Buffer
-    spec: Any = field(default=None)
-
-
 class CompiledModel:
     """A compiled graph on a device. A context manager: leaving it frees the device's memory.
 
@@ -65,8 +56,6 @@ class CompiledModel:
         What :func:`sluice.compiler.compile` returned.
     device
         Where it runs; its HBM holds the constants from now on.
-    graph
-        The quantised graph, for ``verify``.
 
     Raises
     ------
@@ -76,36 +65,28 @@ class CompiledModel:
         When its place in HBM is taken.
     """
 
-    def __init__(self, compiled: Any, device: Device, graph: Graph | None = None) -> None:
+    def __init__(self, compiled: Compiled, device: Device) -> None:
         if compiled.config != device.config:
             raise UsageError(
                 f"the program was compiled for config {compiled.config.name!r}, the device is a "
                 f"{device.config.name!r}" + (" of other fields" if compiled.config.name == device.config.name else "")
             )
-        self.compiled, self.device, self.graph = compiled, device, graph
-        self._buffers: list[Buffer] = []
+        self.compiled, self.device = compiled, device
         self._golden: CompiledModel | None = None
+        base, size = compiled.hbm_base, device.config.slice_bytes
+        self._place: int | None = device.hbm.reserve(base, compiled.hbm_slices - base, f"'{compiled.graph.name}'")
         try:
-            self._place()
+            for constant in compiled.constants:
+                device.write_memory(constant.slice_address * size, _whole_words(constant.data))
         except BaseException:
             self.free()
             raise
 
-    def _place(self) -> None:
-        size = self.device.config.slice_bytes
-        for spec in (*self.compiled.inputs.values(), *self.compiled.outputs.values()):
-            self._buffers.append(self.device.alloc_at(spec.slice, spec.slices * size, "uint8"))
-        for first, data in self.compiled.hbm_image():
-            data = bytes(data) + bytes(-len(data) % size)
-            buffer = self.device.alloc_at(first, len(data), "uint8")
-            self._buffers.append(buffer)
-            buffer.write(np.frombuffer(data, np.uint8))
-
     def free(self) -> None:
-        """Give the device's memory back."""
-        for buffer in self._buffers:
-            buffer.free()
-        self._buffers.clear()
+        """Give the device's memory back; a second call does nothing."""
+        if self._place is not None:
+            self.device.hbm.release(self._place)
+            self._place = None
         if self._golden is not None:
             self._golden.device.close()
             self._golden = None
@@ -122,13 +103,13 @@ class CompiledModel:
         Parameters
         ----------
         inputs
-            One array for a graph of one input, or arrays by name, int8, of the graph's shapes.
+            One array for a graph of one input, or arrays by name, of the graph's shapes and types.
         verify
             Compute the same with golden twice, from the graph and from the microcode, and count the differences.
 
         Raises
         ------
-        UsageError
+        UsageError, GraphError
             For arrays that are not the graph's inputs.
         ChipError, DeviceTimeout
             From the device.
@@ -140,28 +121,28 @@ class CompiledModel:
             inputs = {next(iter(specs)): inputs}
         if set(inputs) != set(specs):
             raise UsageError(f"inputs are {sorted(inputs)}; needed: {sorted(specs)}")
+        if self._place is None:
+            raise UsageError(f"'{self.compiled.graph.name}' has been freed")
         packed = {name: bytes(spec.pack(np.asarray(inputs[name]))) for name, spec in specs.items()}
         outputs, report = self._run(packed, timeout_cycles)
         if not verify:
             return RunOutcome(outputs, report)
-        if self.graph is None:
-            raise UsageError("verify needs the graph: CompiledModel(compiled, device, graph)")
-        wanted = [("the graph's reference", run_quantised(self.graph, inputs))]
+        wanted = [("the graph's reference", run_quantised(self.compiled.graph, inputs))]
         if self.device.transport.name != "golden":
             if self._golden is None:
-                self._golden = CompiledModel(self.compiled, Device(self.device.config, "golden"), self.graph)
+                self._golden = CompiledModel(self.compiled, Device(self.device.config, "golden"))
             wanted.append(("the golden machine", self._golden._run(packed, None)[0]))
         return RunOutcome(outputs, report, compare(outputs, wanted))
 
     def _run(self, packed: Mapping[str, bytes], timeout_cycles: int | None) -> tuple[dict[str, np.ndarray], RunReport]:
         device, size = self.device, self.device.config.slice_bytes
         for name, data in packed.items():
-            device.write_memory(self.compiled.inputs[name].slice * size, data + bytes(-len(data) % 8))
+            device.write_memory(self.compiled.inputs[name].slice_address * size, _whole_words(data))
         if device.program is not self.compiled.program:
             device.load_program(self.compiled.program)
-        report = device.run(params=getattr(self.compiled, "params", ()), timeout_cycles=timeout_cycles)
+        report = device.run(params=self.compiled.params, timeout_cycles=timeout_cycles)
         outputs = {
-            name: spec.unpack(device.read_memory(spec.slice * size, spec.slices * size))
+            name: spec.unpack(device.read_memory(spec.slice_address * size, spec.slices * size))
             for name, spec in self.compiled.outputs.items()
         }
         return outputs, report
@@ -187,3 +168,8 @@ def compare(outputs: Mapping[str, np.ndarray], wanted: list[tuple[str, Mapping[s
         values += got.size
         mismatches += int(wrong.sum())
     return Verification(values, mismatches, first)
+
+
+def _whole_words(data: bytes) -> bytes:
+    """Filled up, so that the driver need not read what stands behind it."""
+    return data + bytes(-len(data) % WORD)

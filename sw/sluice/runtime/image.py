@@ -89,15 +89,16 @@ def load_image(path: str | Path) -> Image:
         For a file that cannot be read, or a key or array that is not as above.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not hasattr(file, "files"):
-                raise UsageError(f"{path} holds one array; a memory image is an .npz file with named arrays")
-            arrays = {key: file[key] for key in file.files}
+        file = np.load(path, allow_pickle=False)
+        arrays = None
+        if isinstance(file, np.lib.npyio.NpzFile):
+            with file:
+                arrays = {key: file[key] for key in file.files}
     except (OSError, ValueError, zipfile.BadZipFile) as error:
-        if isinstance(error, UsageError):
-            raise
         reason = getattr(error, "strerror", None) or "not a readable .npz file"
         raise UsageError(f"memory image {path}: {reason}") from None
+    if arrays is None:
+        raise UsageError(f"{path} holds one array; a memory image is an .npz file with named arrays")
     image = Image()
     for key, array in arrays.items():
         if key.startswith("param:"):
@@ -142,7 +143,7 @@ def parse_read(text: str) -> tuple[str, tuple[int, tuple[int, ...], str]]:
         When the text is not of that form.
     """
     match = _READ.match(text)
-    dims = re.split(r"[,x ]+", match["shape"].strip()) if match and match["shape"] else []
+    dims = re.split(r" *[,x] *", match["shape"].strip()) if match and match["shape"] else []
     if not match or match["dtype"] not in DTYPES or not all(d.isdecimal() and int(d) for d in dims):
         raise UsageError(
             f"a result is NAME@SLICE:DTYPE[SHAPE] with a type of {', '.join(DTYPES)}, for example "

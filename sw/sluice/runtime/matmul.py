@@ -94,7 +94,7 @@ def run_matmul(
             options["progress"] = progress
         device = Device(config, backend, **options)
     try:
-        with CompiledModel(compiled, device, graph) as model:
+        with CompiledModel(compiled, device) as model:
             say("running")
             outcome = model.run(a, verify=True)
     finally:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluice_hw import isa
+from sluice_hw import csr, isa
 
 from .fault import cause_text, op_text, unit_name
 
 if TYPE_CHECKING:
     from .device import Device
 
-__all__ = ["Event", "dump_text", "waiting_text"]
+__all__ = ["Event", "dump_text", "hung_text", "waiting_text"]
 
 _KINDS = ("start", "finish", "error")
 
@@ -45,12 +45,27 @@ def waiting_text(device: Device) -> list[str]:
         working = state["cause"] in (isa.Cause.BUSY, isa.Cause.IDLE) and not state["missing"]
         if state["head"] and not working:
             out.append(f"{u.name} {_missing(state)} at word {pc} `{op_text(device.program, pc, device.config)}`")
-    pc, cause = device.read_csr("PC"), device.read_fields("SEQ_STATE")["cause"]
-    if device.status["running"] or device.status["error"]:
-        text = op_text(device.program, pc, device.config)
+    if device.status["running"]:
+        pc, cause = device.read_csr("PC"), device.read_fields("SEQ_STATE")["cause"]
         what = cause_text(cause) if cause == isa.Cause.QUEUE else "stands"
-        out.append(f"sequencer {what} at word {pc} `{text}`")
+        out.append(f"sequencer {what} at word {pc} `{op_text(device.program, pc, device.config)}`")
     return out
+
+
+def hung_text(device: Device, info: int) -> list[str]:
+    """Who waited for what when the watchdog bit, from ERROR_INFO: the units themselves have stopped since."""
+    layout = csr.watchdog_info_layout()
+    states = {name: info >> field.offset & 15 for name, field in layout}
+    out = []
+    for u in isa.Unit:
+        cause = states[u.name.lower()]
+        if cause not in (isa.Cause.BUSY, isa.Cause.IDLE):
+            pc = device.read_csr(f"{u.name}_PC")
+            out.append(f"{u.name} {cause_text(cause)} at word {pc} `{op_text(device.program, pc, device.config)}`")
+    for name in ("hbm", "seq"):
+        if states[name] not in (isa.Cause.BUSY, isa.Cause.IDLE):
+            out.append(f"{'sequencer' if name == 'seq' else 'HBM'} {cause_text(states[name])}")
+    return out or ["nothing moves, and no unit waits"]
 
 
 def dump_text(device: Device, events: int = 16) -> str:
@@ -61,8 +76,11 @@ def dump_text(device: Device, events: int = 16) -> str:
     fault = device.last_error
     if fault is not None:
         lines.append(f"error      {fault}")
+        if fault.code is isa.Error.WATCHDOG:
+            lines += [f"hung       {text}" for text in hung_text(device, fault.info)]
     pc, seq = device.read_csr("PC"), device.read_fields("SEQ_STATE")
-    lines.append(f"sequencer  at word {pc} `{op_text(device.program, pc, device.config)}`, {cause_text(seq['cause'])}")
+    op = op_text(device.program, pc, device.config)
+    lines.append(f"sequencer  {cause_text(seq['cause'])}, at word {pc}" + (f" `{op}`" if op else ""))
     for level in range(isa.LOOP_LEVELS):
         if seq["open"] >> level & 1:
             where = [n for n in ("first", "last") if seq[n] >> level & 1]

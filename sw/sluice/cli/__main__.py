@@ -1,0 +1,7 @@
+"""``python -m sluice.cli``."""
+
+import sys
+
+from . import main
+
+sys.exit(main())

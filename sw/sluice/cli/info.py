@@ -1,0 +1,101 @@
+"""``sluice config``, ``sluice memory`` and ``sluice bench``."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import sys
+
+from sluice.errors import UsageError
+
+from . import common
+
+__all__ = ["add_commands"]
+
+
+def add_commands(commands) -> None:
+    config = commands.add_parser("config", help="list the presets, or show one configuration")
+    config.add_argument("action", choices=("list", "show"))
+    config.add_argument("name", nargs="?", help="for show: preset or file")
+    common.add_json(config)
+    config.set_defaults(call=_config)
+    memory = commands.add_parser("memory", help="show the memories of a chip, and where a network lies in them")
+    common.add_config(memory)
+    memory.add_argument("--net", choices=("mlp", "cnn"), help="a network of examples/digits")
+    memory.add_argument("--batch", type=int, default=360, help="images of the network's input (default 360)")
+    memory.set_defaults(call=_memory)
+    bench = commands.add_parser("bench", help="measure speed and cycles")
+    bench.add_argument("names", nargs="*", help="what to measure; default: everything")
+    bench.set_defaults(call=_bench)
+
+
+def _config(args: argparse.Namespace) -> int:
+    from sluice.runtime import load_config
+    from sluice_hw.config import PRESETS
+    from sluice_hw.csr import config_hash
+
+    if args.action == "list":
+        if args.name:
+            raise UsageError(f"config list takes no name, not {args.name!r}; use config show")
+        if args.json:
+            common.emit_json({name: dataclasses.asdict(c) for name, c in PRESETS.items()})
+            return 0
+        print(f"{'name':<10}{'array':>9}{'clock':>10}{'VMEM':>11}{'acc.':>10}{'HBM':>11}{'bytes/cycle':>13}{'slice':>8}")
+        for c in PRESETS.values():
+            print(f"{c.name:<10}{f'{c.rows}x{c.cols}':>9}{c.clock_mhz:>6} MHz{_size(c.vmem_bytes):>11}"
+                  f"{_size(c.acc_bytes):>10}{_size(c.hbm_bytes):>11}{c.hbm_bytes_per_cycle:>13}"
+                  f"{c.slice_bytes:>8}")  # fmt: skip
+        return 0
+    if not args.name:
+        raise UsageError("config show needs a preset or a file")
+    config = load_config(args.name)
+    if args.json:
+        common.emit_json({**dataclasses.asdict(config), "config_hash": config_hash(config)})
+        return 0
+    for name, value in dataclasses.asdict(config).items():
+        print(f"{name:<20} {value}")
+    print(f"{'config_hash':<20} {config_hash(config):#010x}")
+    return 0
+
+
+def _memory(args: argparse.Namespace) -> int:
+    from sluice.runtime import load_config
+
+    c = load_config(args.config)
+    if args.batch < 1:
+        raise UsageError(f"--batch must be at least 1, not {args.batch}")
+    print(f"HBM           {c.hbm_slices} slices of {c.slice_bytes} bytes = {_size(c.hbm_bytes)}, "
+          f"{c.hbm_bytes_per_cycle} bytes a cycle")  # fmt: skip
+    print(f"VMEM          {_size(c.vmem_bytes)}: {c.vmem_regions} regions of {_size(c.vmem_region_bytes)}, "
+          f"{c.vmem_interleave} banks each, words of {c.word_bytes} bytes")  # fmt: skip
+    print(f"accumulators  {c.acc_rows} rows of {c.cols} int32 = {_size(c.acc_bytes)}, two regions")
+    print(f"microcode     {c.microcode_words} words of 32 bytes")
+    if args.net:
+        from sluice.compiler import compile as compile_graph
+
+        from .digits import quantised
+
+        print()
+        print(compile_graph(quantised(args.net, args.batch), c).describe())
+    return 0
+
+
+def _bench(args: argparse.Namespace) -> int:
+    root = str(common.project_root())
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    try:
+        module = importlib.import_module("verif.bench")
+    except ModuleNotFoundError as error:
+        if error.name not in ("verif", "verif.bench"):
+            raise
+        raise UsageError("there are no benchmarks in this copy of the project (verif/bench)") from None
+    return int(module.main(args.names) or 0)
+
+
+def _size(count: int) -> str:
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= unit and count % unit == 0:
+            return f"{count // unit} {name}"
+    return f"{count} bytes"

@@ -1,0 +1,225 @@
+"""GTKWave save files for waveforms of the chip.
+
+The file opens on clock and reset, sequencer, units, array edges, tokens and AXI ports, grouped and named. Which signals
+there are is read from the FST file itself, so that the save file never names one that does not exist.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from sluice.errors import UsageError
+from sluice_hw import isa
+from sluice_hw.config import ChipConfig
+
+__all__ = ["Signal", "fst_signals", "save_text", "write_save_file"]
+
+_HIERARCHY_GZIP, _HIERARCHY_LZ4, _HIERARCHY_LZ4_TWICE, _WRAPPER = 4, 6, 7, 254
+_SCOPE, _UPSCOPE, _ATTRIBUTE, _ATTRIBUTE_END = 254, 255, 252, 253
+
+# GTKWave's display flags (analyzer.h).
+_HEX, _RIGHT, _BLANK, _FILTERED, _GROUP, _GROUP_END = 0x2, 0x20, 0x200, 0x2000, 0x800000, 0x1000000
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A signal of a waveform: its path with dots, its width in bits, and its range as the file writes it."""
+
+    path: str
+    width: int
+    range: str = ""
+
+    @property
+    def name(self) -> str:
+        """As a save file names it."""
+        return self.path + self.range
+
+
+def fst_signals(path: str | Path) -> list[Signal]:
+    """All signals of an FST file, in its order.
+
+    Raises
+    ------
+    UsageError
+        For a file that is no FST file, or that was not finished.
+    """
+    data = Path(path).read_bytes()
+    for kind, at, size in _blocks(data):
+        if kind == _WRAPPER:
+            data = gzip.decompress(data[at + 8 : at + size])
+    for kind, at, size in _blocks(data):
+        if kind in (_HIERARCHY_GZIP, _HIERARCHY_LZ4, _HIERARCHY_LZ4_TWICE):
+            return _parse(_unpack(kind, data[at : at + size]))
+    raise UsageError(f"{path}: no FST file with a hierarchy; was the simulation ended before it was written?")
+
+
+def _blocks(data: bytes):
+    """(type, start of content, size of content) of each block: a type byte, then a length that counts itself."""
+    at = 0
+    while at + 9 <= len(data):
+        (length,) = struct.unpack_from(">Q", data, at + 1)
+        if length < 8:
+            return
+        yield data[at], at + 9, length - 8
+        at += 1 + length
+
+
+def _unpack(kind: int, content: bytes) -> bytes:
+    (size,) = struct.unpack_from(">Q", content)
+    if kind == _HIERARCHY_GZIP:
+        return gzip.decompress(content[8:])
+    if kind == _HIERARCHY_LZ4:
+        return lz4_block(content[8:], size)
+    (once,) = struct.unpack_from(">Q", content, 8)
+    return lz4_block(lz4_block(content[16:], once), size)
+
+
+def lz4_block(data: bytes, size: int) -> bytes:
+    """Decompress one LZ4 block (its format: sequences of literals and a match)."""
+    out = bytearray()
+    at = 0
+    while at < len(data):
+        token = data[at]
+        at += 1
+
+        def length(nibble: int) -> int:
+            nonlocal at
+            total = nibble
+            while nibble == 15:
+                more = data[at]
+                at += 1
+                total += more
+                if more != 255:
+                    break
+            return total
+
+        literals = length(token >> 4)
+        out += data[at : at + literals]
+        at += literals
+        if at >= len(data):
+            break
+        offset = data[at] | data[at + 1] << 8
+        at += 2
+        count = length(token & 15) + 4
+        start = len(out) - offset
+        for i in range(count):
+            out.append(out[start + i])
+    if len(out) != size:
+        raise UsageError(f"LZ4 block of {size} bytes holds {len(out)}")
+    return bytes(out)
+
+
+def _parse(data: bytes) -> list[Signal]:
+    """Signals of a hierarchy: scopes, attributes and variables one after the other."""
+    out, scopes, at = [], [], 0
+
+    def text() -> str:
+        nonlocal at
+        end = data.index(0, at)
+        value = data[at:end].decode(errors="replace")
+        at = end + 1
+        return value
+
+    def number() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(data):
+        tag = data[at]
+        at += 1
+        if tag == _SCOPE:
+            at += 1
+            scopes.append(text())
+            text()
+        elif tag == _UPSCOPE:
+            scopes.pop()
+        elif tag == _ATTRIBUTE:
+            at += 2
+            text()
+            number()
+        elif tag != _ATTRIBUTE_END:
+            at += 1
+            name = text().replace(" ", "")
+            width = number()
+            number()
+            bare = re.sub(r"\[-?\d+:-?\d+\]\Z", "", name)
+            out.append(Signal(".".join([*filter(None, scopes), bare]), width, name[len(bare) :]))
+    return out
+
+
+#: Groups of the display: title, and patterns of paths below the chip, in order.
+GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("Clock and reset", (r"(clk|rst|irq)", r"core_rst", r"(host|registers)\.core_reset")),
+    ("Sequencer", (
+        r"sequencer\.(running|halted|error|done)", r"sequencer\.state(__\w+)?", r"sequencer\.exec_(pc|valid|word)",
+        r"sequencer\.(ld|st|mxu|vpu)__(valid|ready)",
+    )),
+    ("Units", (r"counters\.(seq|ld|st|mxu|vpu|hbm)", r"(queue_\w+|\w+_queue)\.(level|head|pc|opcode)")),
+    ("MXU edges", (r"(mxu|array|accumulators?)\.\w*(valid|swap|shift)\w*", r"mxu\.\w*(row|psum|weight)\w*")),
+    ("Tokens", (r"tokens\.(give|take|count)\w*", r"(ld|st|mxu|vpu)\.(take|give)(__\w+)?")),
+    ("AXI4-Lite", (r"s_axil_\w+",)),
+    ("AXI4", (r"s_axi_\w+",)),
+)
+#: Signals whose values are :class:`isa.Cause`, and those that are opcodes: shown as words.
+_CAUSES = re.compile(r"(^|\.)(counters\.(seq|ld|st|mxu|vpu|hbm)|\w+\.state)$")
+_OPCODES = re.compile(r"\.opcode$")
+_LARGEST_GROUP = 64
+
+
+def save_text(signals: list[Signal], fst: Path, filters: dict[str, Path], config: ChipConfig) -> str:
+    """Text of a save file for the signals of a waveform."""
+    top = _chip_scope(signals)
+    inside = [(s, s.path[len(top) :]) for s in signals if s.path.startswith(top)]
+    lines = [
+        f"[*] {config.name} chip, {config.rows}x{config.cols} array", f'[dumpfile] "{fst}"', "[timestart] 0",
+        "[size] 1600 1000", "[pos] -1 -1", "[sst_width] 240", "[signals_width] 360", "[sst_expanded] 1",
+    ]  # fmt: skip
+    for title, patterns in GROUPS:
+        chosen: list[Signal] = []
+        for pattern in patterns:
+            match = re.compile(pattern).fullmatch
+            chosen += [s for s, rest in inside if match(rest) and s not in chosen]
+        chosen = chosen[:_LARGEST_GROUP]
+        if not chosen:
+            continue
+        lines += [f"@{_GROUP | _BLANK:x}", f"-{title}"]
+        for signal in chosen:
+            filter_name = "causes" if _CAUSES.search(signal.path) and signal.width == 4 else None
+            if _OPCODES.search(signal.path):
+                filter_name = "opcodes"
+            if filter_name:
+                lines += [f"@{_HEX | _RIGHT | _FILTERED:x}", f"^1 {filters[filter_name]}", signal.name]
+            else:
+                lines += [f"@{_HEX | _RIGHT if signal.width > 1 else 0x28:x}", signal.name]
+        lines += [f"@{_GROUP_END | _BLANK:x}", f"-{title}"]
+    return "\n".join(lines) + "\n"
+
+
+def _chip_scope(signals: list[Signal]) -> str:
+    """Path of the chip with its final dot: the outermost module that has the AXI ports."""
+    found = [s.path[: -len("s_axi_awvalid")] for s in signals if s.path.endswith(".s_axi_awvalid")]
+    # Verilator shows the ports once more in a scope of its own.
+    return min((f for f in found if not f.startswith("$")), key=len, default="")
+
+
+def write_save_file(fst: str | Path, config: ChipConfig) -> Path:
+    """Write ``<fst>.gtkw`` and the tables that show states and opcodes as words; the save file's path."""
+    fst = Path(fst).absolute()
+    filters = {}
+    for name, kind in (("causes", isa.Cause), ("opcodes", isa.Op)):
+        filters[name] = fst.with_name(f"{name}.txt")
+        filters[name].write_text("".join(f"{int(k):x} {k.name.lower()}\n" for k in kind))
+    save = fst.with_suffix(".gtkw")
+    save.write_text(save_text(fst_signals(fst), fst, filters, config))
+    return save
