@@ -69,6 +69,10 @@ class Emitter(Builder):
             self._pointers.pop(name, None)
 
     @property
+    def names(self) -> list[str]:
+        return list(self._pointers)
+
+    @property
     def registers_free(self) -> int:
         return isa.ADDRESS_REGISTERS - len(self._pointers)
 

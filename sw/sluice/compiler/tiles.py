@@ -1,10 +1,12 @@
-"""Cutting: lengths into tiles, blocks and runs."""
+"""Cutting: lengths into tiles, blocks and runs; K of a convolution into weight tiles; windows into classes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Cut", "ceil_div", "round_up"]
+import numpy as np
+
+__all__ = ["Cut", "KTile", "Segment", "WindowRun", "ceil_div", "conv_tiles", "pack_tiles", "round_up", "window_runs"]
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -48,3 +50,115 @@ class Cut:
     def runs(self) -> list[tuple[int, int]]:
         """``(how many, size)`` of equal pieces in a row."""
         return [(n, size) for n, size in ((self.full, self.step), (1, self.rest)) if n and size]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A run of K that one feeder port reads: array rows ``lo`` to ``hi`` take bytes of one image line.
+
+    ``x`` and ``y`` are the position of the first of them for output pixel (0, 0): bytes along the line, and line;
+    negative ones, and ones beyond the image, are padding.
+    """
+
+    lo: int
+    hi: int
+    x: int
+    y: int
+
+
+@dataclass(frozen=True)
+class KTile:
+    """Rows ``start`` to ``start + k`` of K, which are one weight tile, and where the feeder finds their activations."""
+
+    start: int
+    k: int
+    segments: tuple[Segment, ...]
+
+
+def conv_tiles(
+    kernel: tuple[int, int],
+    channels: int,
+    dilation: tuple[int, int],
+    padding: tuple[int, int],
+    rows: int,
+    ports: int,
+) -> list[KTile]:
+    """Cut the flattened (ky, kx, channel) axis into tiles of at most ``rows`` rows and ``ports`` segments.
+
+    Parameters
+    ----------
+    padding
+        (top, left).
+    """
+    kh, kw = kernel
+    # Taps of a line are contiguous bytes unless they are spread.
+    joined = dilation[1] == 1
+    runs = [
+        (ky * dilation[0] - padding[0], (kx * dilation[1] - padding[1]) * channels, channels * (kw if joined else 1))
+        for ky in range(kh)
+        for kx in (range(1) if joined else range(kw))
+    ]
+    tiles: list[KTile] = []
+    start, used, segments = 0, 0, []
+
+    def close() -> None:
+        nonlocal start, used, segments
+        if used:
+            tiles.append(KTile(start, used, tuple(segments)))
+            start, used, segments = start + used, 0, []
+
+    for y, x, length in runs:
+        at = 0
+        while at < length:
+            if used == rows or len(segments) == ports:
+                close()
+            size = min(rows - used, length - at)
+            segments.append(Segment(used, used + size, x + at, y))
+            used += size
+            at += size
+    close()
+    return tiles
+
+
+def pack_tiles(weights: np.ndarray, tiles: list[tuple[int, int]], rows: int, cols: int) -> bytes:
+    """int8[K, N] as [strip of ``cols`` columns][tile][row][column], filled up with zeros.
+
+    Parameters
+    ----------
+    tiles
+        ``(first row, rows)`` of each tile.
+    """
+    n = weights.shape[1]
+    strips = ceil_div(n, cols)
+    out = np.zeros((strips, len(tiles), rows, cols), np.int8)
+    padded = np.zeros((weights.shape[0], strips * cols), np.int8)
+    padded[:, :n] = weights
+    for index, (start, size) in enumerate(tiles):
+        out[:, index, :size] = padded[start : start + size].reshape(size, strips, cols).transpose(1, 0, 2)
+    return out.tobytes()
+
+
+@dataclass(frozen=True)
+class WindowRun:
+    """Neighbouring outputs along one axis whose windows have one size and step evenly.
+
+    Outputs ``first`` to ``first + count`` have windows of ``size`` from ``start`` on, ``start + stride`` and so on.
+    """
+
+    first: int
+    count: int
+    start: int
+    size: int
+
+
+def window_runs(length: int, window: int, stride: int, pads: tuple[int, int], outputs: int) -> list[WindowRun]:
+    """Windows cut to the image: inner ones make one run, those at padded borders their own."""
+    runs: list[WindowRun] = []
+    for o in range(outputs):
+        start, end = max(o * stride - pads[0], 0), min(o * stride - pads[0] + window, length)
+        last = runs[-1] if runs else None
+        if last and last.size == end - start and start == last.start + last.count * stride:
+            runs[-1] = WindowRun(last.first, last.count + 1, last.start, last.size)
+        else:
+            runs.append(WindowRun(o, 1, start, end - start))
+    return runs

@@ -56,7 +56,8 @@ def output_path(bias: np.ndarray, epilogue: Epilogue, where: str, *, pool_on_acc
     """Split an epilogue into what one VECTOR from the accumulators does, and the rest.
 
     A residual addition rides along unless the requantised result has bounds of its own before the addition (the
-    hardware clamps only behind it). A max pool commutes with requantisation, which is monotone, but not with an addition.
+    hardware clamps only behind it). A max pool commutes with requantisation, which is monotone, but not with an
+    addition.
 
     Raises
     ------
