@@ -457,7 +457,8 @@ def _build(
     cflags = [*toolchain.cflags, *cflags, *fst_cflags]
     ldflags = [*ldflags, *fst_ldflags]
     opt_flags = shlex.split(opt)
-    make_opts = [f"OPT_FAST={opt}", "OPT_SLOW=-O0", "OPT_GLOBAL=-O1" if opt in ("-O0", "-O1") else "OPT_GLOBAL=-O2"]
+    # Of the run-time library long runs alone notice the difference; all others then share one build of it.
+    make_opts = [f"OPT_FAST={opt}", "OPT_SLOW=-O0", "OPT_GLOBAL=-O2" if "-O3" in opt_flags else "OPT_GLOBAL=-O1"]
     options = [
         *("--top-module", top, "--prefix", "Vtop", "-cc", "-Mdir", "obj", "--assert", "-Wno-fatal"),
         *([] if {"--timing", "--no-timing"} & set(args) else ["--no-timing"]),
