@@ -1,0 +1,63 @@
+"""Matrix unit: programs of micro-ops against NumPy, at small sizes of the array."""
+
+import functools
+
+import pytest
+
+from sluice_hw.config import preset
+from sluice_hw.mxu import Mxu
+from verif.harness import run_verilog, verilog_of
+
+BENCH = "verif.unit.bench_mxu"
+FAULTS = ("act", "act_negative", "weights", "acc", "acc_far", "acc_huge")
+SIZES = [(8, 8, "structural"), (5, 12, "loop"), (12, 5, "loop"), (16, 16, "loop"), (2, 1, "loop")]
+#: Tests that need no parameter of their own.
+PLAIN = (
+    "first_row_after_reset", "every_edge_size", "random_sizes_with_refusals", "extremes_over_the_longest_k",
+    "tiles_of_every_k_back_to_back", "tiles_follow_without_a_bubble", "passes_without_swap_follow_without_a_bubble",
+    "same_accumulator_row_again_and_again", "random_walks", "last_bytes_of_vmem", "tokens",
+    "a_token_comes_after_the_last_row", "what_it_waits_for",
+)
+CONVS = ("convolutions", "convolutions_with_refusals", "few_channels_stream_a_row_every_cycle")
+
+
+def acc_bytes(cols: int) -> int:
+    return 2 * 4 * cols * 256
+
+
+@functools.cache
+def verilog(rows: int, cols: int, emission: str) -> str:
+    config = preset("tiny").replace(name="test", rows=rows, cols=cols, acc_bytes=acc_bytes(cols))
+    return verilog_of(Mxu(config, emission=emission), name="mxu")
+
+
+def run(rows: int, cols: int, emission: str, tests, **env: str) -> None:
+    run_verilog(
+        verilog(rows, cols, emission), BENCH, name=f"mxu_{rows}x{cols}_{emission}", top="mxu", testcases=tests,
+        env={"ROWS": str(rows), "COLS": str(cols), "ACC_BYTES": str(acc_bytes(cols)), **env})
+
+
+@pytest.mark.parametrize(("rows", "cols", "emission"), SIZES)
+def test_programs(rows: int, cols: int, emission: str) -> None:
+    run(rows, cols, emission, PLAIN)
+
+
+def test_convolutions() -> None:
+    run(8, 8, "structural", CONVS)
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_faults(kind: str) -> None:
+    run(8, 8, "structural", "faults", FAULT=kind)
+
+
+@pytest.mark.parametrize("kind", ["load", "swap"])
+def test_deadlocks(kind: str) -> None:
+    run(8, 8, "structural", "blocked_as_the_rules_say", BLOCKED=kind)
+
+
+@pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
+@pytest.mark.parametrize("config", [None, 8, "tiny"])
+def test_config_is_checked(config) -> None:
+    with pytest.raises(TypeError, match="config must be a ChipConfig, not"):
+        Mxu(config)
