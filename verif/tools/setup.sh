@@ -44,6 +44,7 @@ for candidate in ${PYTHON:-python3 python3.13 python3.12 python3.11}; do
         break
     fi
 done
+[ -n "$python" ] || [ -z "${PYTHON:-}" ] || fail "PYTHON=$PYTHON is not a Python 3.11, 3.12 or 3.13 that runs"
 [ -n "$python" ] || fail "no Python 3.11, 3.12 or 3.13 on PATH (python3 is $(python3 -V 2>&1 || true));" \
     "install with: apt-get install python3, or name one with PYTHON=/path/to/python3"
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')

@@ -121,6 +121,9 @@ def test_setup_refuses_an_old_python(tmp_path, tools):
     done = _setup(tmp_path / "p", str(tools))
     assert done.returncode == 1
     assert "no Python 3.11, 3.12 or 3.13 on PATH (python3 is Python 3.9.2)" in done.stderr
+    done = _setup(tmp_path / "p", str(tools), PYTHON="/no/python")
+    assert done.returncode == 1
+    assert "PYTHON=/no/python is not a Python 3.11, 3.12 or 3.13 that runs" in done.stderr
 
 
 def test_setup_names_the_venv_package(tmp_path, tools):
