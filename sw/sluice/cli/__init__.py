@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
     for module in (sim, matmul, run, asm, verilog, info):
         module.add_commands(commands)
     for command in set(commands.choices.values()):
-        command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        command.add_argument("--debug", action="store_true", help="show tracebacks, and the state of a chip that stopped")
     return top
 
 
@@ -39,11 +39,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return args.call(args)
     except expected_errors() as error:
+        dump = getattr(error, "dump", "")
         if args.debug:
             traceback.print_exc()
-        print(f"sluice {args.command}: {error or type(error).__name__}", file=sys.stderr)
-        dump = getattr(error, "dump", "")
-        if dump:
+        hint = " (--debug shows the state of the chip)" if dump and not args.debug else ""
+        print(f"sluice {args.command}: {error or type(error).__name__}{hint}", file=sys.stderr)
+        if args.debug and dump:
             print(_indent(dump), file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -81,7 +81,8 @@ def _network(name: str, count: int, config, device, progress: common.Progress):
     (source,) = graph.inputs.values()
     compiled = compile_graph(graph, config)
     real = run_float(net.NETWORKS[name](batch=count), images)["logits"]
-    with CompiledModel(compiled, device) as model, progress.during(f"{name}: running {count} images"):
+    progress(f"{name}: running {count} images, about {compiled.cycles} cycles")
+    with CompiledModel(compiled, device) as model:
         device.on_progress(lambda cycles: progress(f"{name}: {cycles} cycles"))
         outcome = model.run(quantise_array(images, source.type.quant), verify=True)
     device.on_progress(None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,8 +26,10 @@ __all__ = ["Device"]
 
 #: Cycles that a program may take unless its caller says otherwise. The watchdog ends one that hangs long before.
 TIMEOUT_CYCLES = 1 << 31
-#: Cycles between two looks at the clock while a program runs; bounds how late an interruption by the user acts.
-_CHUNK = 1 << 18
+#: Cycles of the first wait for a program; later ones are sized to take about _CHUNK_SECONDS, which bounds how late an
+#: interruption by the user acts, and how often progress is told.
+_FIRST_CHUNK = 1 << 14
+_CHUNK_SECONDS = 2.0
 _RESET_TRIES = 1000
 
 
@@ -328,15 +331,16 @@ class Device:
             As :meth:`run`.
         """
         left = TIMEOUT_CYCLES if timeout_cycles is None else timeout_cycles
-        limit = left
+        limit, size = left, _FIRST_CHUNK
         while True:
-            chunk = min(left, _CHUNK)
+            chunk, began = min(left, size), time.monotonic()
             interrupted = self.transport.wait_interrupt(chunk)
             left -= chunk
-            if self._on_progress is not None:
-                self._on_progress(limit - left)
+            size = size * 2 if time.monotonic() - began < _CHUNK_SECONDS / 2 else max(size // 2, 1)
             if interrupted:
                 break
+            if self._on_progress is not None:
+                self._on_progress(limit - left)
             if left <= 0:
                 dump = self.dump()
                 waits = self._waiting()

@@ -189,7 +189,7 @@ class RunReport:
     def __str__(self) -> str:
         lines = [f"{self.config.name} chip ({self.config.rows}x{self.config.cols} array), backend {self.backend}"]
         if self.cycles is not None:
-            speed = self.sim_cycles_per_second
+            speed = self.sim_cycles_per_second if self.sim_cycles >= 10_000 else None  # of less it says nothing
             lines += [
                 f"  cycles           {self.cycles}" + (f" ({speed:.0f} a second simulated)" if speed else ""),
                 f"  MXU utilisation  {percent(self.mxu_utilisation)} ({self.macs} MACs)",

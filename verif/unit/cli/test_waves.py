@@ -57,7 +57,8 @@ def test_save_file_names_only_what_is_there(fst):
 
 
 def test_states_are_shown_as_words():
-    signals = [Signal("t.s_axi_awvalid", 1), Signal("t.counters.mxu", 4, "[3:0]"), Signal("t.ld_queue.level", 3, "[2:0]")]
+    signals = [Signal("t.s_axi_awvalid", 1), Signal("t.counters.mxu", 4, "[3:0]")]
+    signals.append(Signal("t.ld_queue.level", 3, "[2:0]"))
     filters = {"causes": Path("/c"), "opcodes": Path("/o")}
     text = save_text(signals, Path("/x.fst"), filters, preset("tiny"))
     assert "@2022\n^1 /c\nt.counters.mxu[3:0]\n" in text and "@22\nt.ld_queue.level[2:0]\n" in text
