@@ -10,6 +10,7 @@ The netlist's cells are written out with one variable per result, whose width is
 widths and signs are then those of the cells.
 """
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -222,6 +223,8 @@ class _Loop:
 
         depth = 2 ** self.index_bits
         declarations = [f"reg [{width - 1}:0] {name} [0:{depth - 1}];" for name, width in self.arrays.items()]
+        # Verilator would unroll the loops of a small grid into one huge function: slow to build and slow to run.
+        lines = [re.sub(r"^( *)for ", r"\1/* verilator unroll_disable */ for ", line) for line in lines]
         text = "".join(f"  {line}".rstrip() + "\n" for line in [*declarations, *self.edges, *lines])
         return (f"// {plan.rows} x {plan.cols} cells {plan.cell}, loop form.\n"
                 f"{_LOCAL}{plan.header()}{plan.length_table()}{_LINT}{text}endmodule\n`undef SLUICE_LOCAL\n")
