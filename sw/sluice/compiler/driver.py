@@ -66,6 +66,11 @@ def _is_matmul(lowered: Lowered) -> bool:
     return plain and x.shape[0] == step.rows * lowered.units
 
 
+def _padded(data: bytes, size: int, unit: int) -> bytes:
+    """Pieces of ``size`` bytes, each filled up to ``unit``."""
+    return b"".join(data[i : i + size].ljust(unit, b"\0") for i in range(0, len(data), size))
+
+
 class _Compilation:
     """What both ways to compile share: HBM and the host's view of it."""
 
@@ -119,8 +124,7 @@ class _Matmul(_Compilation):
         if path.params:
             data = param_blocks(path, config.cols)
             if plan.mode == "blocked":
-                size, unit = config.param_bytes, plan.param_slices * config.slice_bytes
-                data = b"".join(data[i : i + size].ljust(unit, b"\0") for i in range(0, len(data), size))
+                data = _padded(data, config.param_bytes, plan.param_slices * config.slice_bytes)
             parameters = self.constant(f"parameters {step.name}", data)
         x = plan.activations(self.lowered.tensors[step.x].shape)
         a = self.hbm.take(step.x, x.slices).first
@@ -180,6 +184,8 @@ class _Segments(_Compilation):
         for name, array in plan.arrays.items():
             tiles = [(t.start, t.k) for t in array.tiles]
             data = pack_tiles(array.step.weights, tiles, config.rows, config.cols)
+            if name in plan.streamed:
+                data = _padded(data, plan.strip_bytes(array), plan.strip_slices(array) * config.slice_bytes)
             weights[name] = self.constant(f"weights {name}", data)
             if array.step.path.params:
                 params += param_blocks(array.step.path, config.cols)

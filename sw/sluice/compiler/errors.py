@@ -25,9 +25,19 @@ class DoesNotFit(CompileError):
         are too small.
     """
 
-    def __init__(self, what: str, *, needed: int, free: int, largest: int, memory: str = "VMEM") -> None:
-        super().__init__(f"{what} does not fit in {memory}: needed {needed} bytes, free {free}, largest hole {largest}")
+    def __init__(
+        self, what: str, *, needed: int, free: int, largest: int, memory: str = "VMEM", where: str = ""
+    ) -> None:
+        self.what, self.memory = what, memory
         self.needed, self.free, self.largest = needed, free, largest
+        text = f"{what} does not fit in {memory}: needed {needed} bytes, free {free}, largest hole {largest}"
+        super().__init__(f"{where}: {text}" if where else text)
+
+    def within(self, where: str) -> DoesNotFit:
+        """The same, with a word on what needs the buffer."""
+        return DoesNotFit(
+            self.what, needed=self.needed, free=self.free, largest=self.largest, memory=self.memory, where=where
+        )
 
 
 class ProgramTooLong(CompileError):

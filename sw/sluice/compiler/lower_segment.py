@@ -6,6 +6,7 @@ Tokens:
 - MXU -> VPU: a group's sums are complete. VPU -> MXU: a region is drained; two are free at the start. So when a group
   starts, the VECTORs of all groups but the last are known to have ended, and a step whose input they made needs nothing
   more. Where that is not enough, a *barrier* takes all tokens and renews them.
+- MXU -> LD: a slot of the ring of streamed weights is free.
 - VPU -> LD: the inputs of a chunk have been read. VPU -> ST, ST -> VPU: an output is complete, its slot is free.
 
 What else shares memory is ordered by that: only VECTORs overwrite tensors, in order, and each waits for its group,
@@ -177,24 +178,43 @@ class SegmentEmitter:
 
         params = plan.param_strips * plan.config.param_bytes
         for name, array in plan.arrays.items():
-            load(name, self.at.weights[name], f"weights {name}", plan.weight_bytes(array), "mxu")
+            if name not in plan.streamed:
+                load(name, self.at.weights[name], f"weights {name}", plan.weight_bytes(array), "mxu")
             if params:
                 load("parameters", self.at.parameters, "parameters", params, "vpu")
                 params = 0
         e.release("hbm")
+        if plan.streamed:
+            # Strips give tokens as well, later ones than all of these: take them in the order of loading, right away.
+            self._take_inputs()
+            for _ in range(len(plan.arrays) - len(plan.streamed)):
+                e.sync("mxu", wait="ld")
+            if plan.param_strips:
+                e.sync("vpu", wait="ld")
+            for _ in range(plan.ring):
+                e.sync("mxu", signal="ld")
+
+    def _take_inputs(self) -> None:
+        for unit in self._readers():
+            self.e.sync(unit, wait="ld")
 
     # -- one chunk -----------------------------------------------------------------------------------------------
     def _chunk(self, slot: int, load: bool) -> None:
         e, plan = self.e, self.plan
         self.slot = slot
         self.group, self.made, self.alone = 0, {}, False
-        self.params_ready = not self.first
+        self.params_ready = not self.first or bool(plan.streamed)
         with e.loop(ONE, 1):
             if load and plan.slots > 1:
-                self._load_inputs(1 - slot, wait="vpu")
-            for unit in self._readers():
-                e.sync(unit, wait="ld")
+                self._load_next(1 - slot)
+            if not plan.streamed:
+                self._take_inputs()
             self._steps(load)
+
+    def _load_next(self, slot: int) -> None:
+        self._load_inputs(slot, wait="vpu")
+        if self.plan.streamed:
+            self._take_inputs()
 
     def _steps(self, load: bool) -> None:
         e, plan = self.e, self.plan
@@ -213,7 +233,7 @@ class SegmentEmitter:
             if index == plan.last_reader and load:
                 e.sync("vpu", signal="ld")
                 if plan.slots == 1:
-                    self._load_inputs(0, wait="vpu")
+                    self._load_next(0)
             if out:
                 self._store(step.out)
 
@@ -238,7 +258,7 @@ class SegmentEmitter:
     def _before_array(self, step: ArrayStep) -> None:
         """Wait for the step's weights, and for its input where the tokens of the groups do not tell."""
         e = self.e
-        if self.first:
+        if self.first and not self.plan.streamed:
             e.sync("mxu", wait={"ld": (CH,)})
         if not self._input_known(step):
             count = 3 if self.alone else 2
@@ -278,9 +298,10 @@ class SegmentEmitter:
         e = self.e
         if double:
             e.sync("ld", wait="vpu")
-        if loads == self.plan.chunks:  # the last load was of a chunk that there is not
-            for unit in self._readers():
-                e.sync(unit, wait="ld")
+        if loads == self.plan.chunks and not self.plan.streamed:  # the last load was of a chunk that there is not
+            self._take_inputs()
+        for _ in range(self.plan.ring):
+            e.sync("ld", wait="mxu")
         for _ in range(credits):
             e.sync("vpu", wait="st")
         for _ in range(2):

@@ -6,7 +6,7 @@ from sluice_hw.config import ChipConfig
 
 from .errors import CompileError, DoesNotFit
 from .segment import SegmentPlan, plan_segment
-from .steps import Lowered, Step
+from .steps import ArrayStep, Lowered, Step
 from .tiles import ceil_div
 
 __all__ = ["choose_partition", "partition"]
@@ -33,19 +33,33 @@ def partition(config: ChipConfig, lowered: Lowered, chunk: int, slots: int) -> l
     while first < len(steps):
         best, reason = None, None
         for end in range(first + 1, len(steps) + 1):
-            taken, given = _border(lowered, steps, first, end)
             try:
-                best = plan_segment(config, lowered, steps[first:end], taken, given, chunk, slots)
+                best = _plan(config, lowered, first, end, chunk, slots)
             except DoesNotFit as error:
                 reason = error
                 break
         if best is None:
             assert reason is not None
-            where = f"step '{steps[first].name}' with {chunk} of {lowered.units} units at a time: {reason}"
-            raise DoesNotFit(where, needed=reason.needed, free=reason.free, largest=reason.largest)
+            raise reason.within(f"step '{steps[first].name}' with {chunk} of {lowered.units} units at a time")
         plans.append(best)
         first += len(best.steps)
     return plans
+
+
+def _plan(config: ChipConfig, lowered: Lowered, first: int, end: int, chunk: int, slots: int) -> SegmentPlan:
+    """The segment of steps ``first`` to ``end``. Where the weights of the first do not fit, they are streamed."""
+    steps = lowered.steps[first:end]
+    taken, given = _border(lowered, lowered.steps, first, end)
+    reason: DoesNotFit | None = None
+    alone = isinstance(steps[0], ArrayStep)
+    for ring in (0, 2, 1) if alone else (0,):
+        streamed = frozenset({steps[0].name}) if ring else frozenset()
+        try:
+            return plan_segment(config, lowered, steps, taken, given, chunk, slots, streamed, ring)
+        except DoesNotFit as error:
+            reason = reason or error
+    assert reason is not None
+    raise reason
 
 
 def choose_partition(config: ChipConfig, lowered: Lowered, slots: int) -> list[SegmentPlan]:

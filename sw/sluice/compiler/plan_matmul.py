@@ -279,5 +279,5 @@ def plan_matmul(
                     best, best_score = plan, score
     if best is None:
         assert reason is not None
-        raise DoesNotFit(f"{where}: {reason}", needed=reason.needed, free=reason.free, largest=reason.largest)
+        raise reason.within(where)
     return best

@@ -51,6 +51,8 @@ class ArrayPlan:
     blocks: Cut
     block_rows: int
     per_unit: int
+    word: int
+    """Bytes of a VMEM word."""
     lines: Cut | None = None
 
     @property
@@ -65,6 +67,11 @@ class ArrayPlan:
     @property
     def groups_per_block(self) -> int:
         return self.strips.count * (self.lines.count if self.lines else 1)
+
+    @property
+    def loads(self) -> int:
+        """Strips that streaming the weights loads for a chunk: each once, or for each line block."""
+        return self.strips.count * (self.blocks.count * self.lines.count if self.lines else 1)
 
     @property
     def groups(self) -> int:
@@ -88,10 +95,16 @@ class ArrayPlan:
             for line_times, lines in self.lines.runs() if self.lines else [(1, None)]:
                 rows = size * (self.block_rows if lines is None else lines * s.output.width)
                 out = rows if s.pooled is None else size * results.height * results.width
-                array = len(self.tiles) * max(cost.tile(rows), len(self.tiles[0].segments) + 6)
+                array = sum(max(cost.tile(rows), int(rows * self.reads(t)), len(t.segments) + 6) for t in self.tiles)
                 drain = cost.vector(out, window=window, wide=s.path.wide, residual=s.residual is not None) + 4
                 total += times * line_times * self.strips.count * max(array, drain)
         return total
+
+    def reads(self, tile: KTile) -> float:
+        """Reads of VMEM per row of activations."""
+        if self.step.image is None:
+            return 1.0
+        return len(tile.segments) * min(1.0, self.step.stride[1] * self.step.image.channels / self.word)
 
     def describe(self) -> str:
         what = "rows" if self.step.image is None else "images"
@@ -113,6 +126,10 @@ class SegmentPlan:
     outputs: list[str]
     chunk: int
     slots: int
+    streamed: frozenset[str] = frozenset()
+    """Array steps whose weights do not stay, but pass through a ring for every chunk, a strip at a time."""
+    ring: int = 0
+    """Strips in that ring."""
     arrays: dict[str, ArrayPlan] = field(default_factory=dict)
     memory: VmemMap = field(init=False)
 
@@ -124,8 +141,15 @@ class SegmentPlan:
         """Bytes of a chunk of a tensor."""
         return self.chunk * self.lowered.tensors[name].unit_bytes
 
+    def strip_bytes(self, plan: ArrayPlan) -> int:
+        return len(plan.tiles) * self.config.rows * self.config.cols
+
     def weight_bytes(self, plan: ArrayPlan) -> int:
-        return plan.strips.count * len(plan.tiles) * self.config.rows * self.config.cols
+        return plan.strips.count * self.strip_bytes(plan)
+
+    def strip_slices(self, plan: ArrayPlan) -> int:
+        """Slices of a strip of weights that is loaded by itself."""
+        return ceil_div(self.strip_bytes(plan), self.config.slice_bytes)
 
     @property
     def param_strips(self) -> int:
@@ -149,9 +173,14 @@ class SegmentPlan:
         works = [self.step_cycles(s, cost) for s in self.steps]
         into = sum(cost.beats(self.tensor_bytes(t)) for t in self.inputs)
         outof = sum(cost.beats(self.tensor_bytes(t)) for t in self.outputs)
-        weights = sum(cost.beats(self.weight_bytes(p)) for p in self.arrays.values())
+        kept = [p for p in self.arrays.values() if p.step.name not in self.streamed]
+        weights = sum(cost.beats(self.weight_bytes(p)) for p in kept)
         ends = cost.start + cost.load(into) + weights + outof + cost.store_fill
-        chunk = max(sum(works), into + outof)
+        again = sum(
+            cost.beats(self.strip_slices(p) * self.config.slice_bytes) * p.loads for p in self.arrays.values()
+            if p.step.name in self.streamed
+        )  # fmt: skip
+        chunk = max(sum(works), into + outof + again)
         if self.slots == 1 and self.chunks > 1:
             writer = min(i for i, s in enumerate(self.steps) if s.out in self.outputs)
             chunk += max(0, cost.load(into) - sum(works[self.last_reader + 1 :]))
@@ -163,7 +192,9 @@ class SegmentPlan:
             f"{self.chunks} chunks of {self.chunk} units, {self.slots} slots; in {', '.join(self.inputs)}; out "
             f"{', '.join(self.outputs)}; estimated {self.cycles()} cycles"
         ]
-        lines += [f"  {s.name}: {self.arrays[s.name].describe()}" for s in self.steps if isinstance(s, ArrayStep)]
+        for name, array in self.arrays.items():
+            how = f", weights streamed through {self.ring} strips" if name in self.streamed else ""
+            lines.append(f"  {name}: {array.describe()}{how}")
         return "\n".join(lines)
 
 
@@ -186,7 +217,7 @@ def plan_array(config: ChipConfig, step: ArrayStep, chunk: int) -> ArrayPlan:
     Unsupported
         When one line of a convolution's output has more pixels than an accumulator region has rows.
     """
-    region = config.acc_region_rows
+    region, word = config.acc_region_rows, config.word_bytes
     strips = Cut(step.n, config.cols)
     if step.image is None:
         rows = chunk * step.rows
@@ -195,17 +226,20 @@ def plan_array(config: ChipConfig, step: ArrayStep, chunk: int) -> ArrayPlan:
             KTile(i * cut.step, cut.size(i), (Segment(0, cut.size(i), 0, 0),)) for i in range(cut.count)
         )  # fmt: skip
         if step.pooled is None:
-            return ArrayPlan(step, tiles, strips, _even(rows, 1, region, config.rows), 1, step.rows)
+            return ArrayPlan(step, tiles, strips, _even(rows, 1, region, config.rows), 1, step.rows, word)
         pixels, per_unit = step.output.height * step.output.width, step.output.per_unit
     else:
         (top, _), (left, _) = step.padding
         tiles = tuple(
-            conv_tiles(step.kernel, step.image.channels, step.dilation, (top, left), config.rows, config.feed_ports)
+            conv_tiles(
+                step.kernel, step.image.channels, step.stride[1], step.dilation, (top, left), config.rows,
+                config.feed_ports, config.word_bytes,
+            )
         )
         pixels, per_unit = step.output.height * step.output.width, step.output.per_unit
     images = chunk * per_unit
     if pixels <= region:
-        return ArrayPlan(step, tiles, strips, _even(images, pixels, region, config.rows), pixels, per_unit)
+        return ArrayPlan(step, tiles, strips, _even(images, pixels, region, config.rows), pixels, per_unit, word)
     if step.output.width > region:
         raise Unsupported(
             f"conv2d '{step.name}': an output line has {step.output.width} pixels; an accumulator region has {region} "
@@ -213,7 +247,7 @@ def plan_array(config: ChipConfig, step: ArrayStep, chunk: int) -> ArrayPlan:
         )
     height = step.output.height
     lines = Cut(height, ceil_div(height, ceil_div(height, region // step.output.width)))
-    return ArrayPlan(step, tiles, strips, Cut(images, 1), pixels, per_unit, lines)
+    return ArrayPlan(step, tiles, strips, Cut(images, 1), pixels, per_unit, word, lines)
 
 
 def _even(count: int, rows: int, region: int, tile: int) -> Cut:
@@ -225,12 +259,16 @@ def _even(count: int, rows: int, region: int, tile: int) -> Cut:
     blocks = ceil_div(count, region // rows)
     if blocks == 1 and count > 1 and count * rows >= 4 * tile:
         blocks = 2
+    # A last block of its own size is code of its own; a few more blocks may do without.
+    for more in range(blocks, 2 * blocks):
+        if count % more == 0 and count // more * rows >= 2 * tile:
+            return Cut(count, count // more)
     return Cut(count, ceil_div(count, blocks))
 
 
 def plan_segment(
     config: ChipConfig, lowered: Lowered, steps: list[Step], inputs: list[str], outputs: list[str], chunk: int,
-    slots: int,
+    slots: int, streamed: frozenset[str] = frozenset(), ring: int = 0,
 ) -> SegmentPlan:
     """Cut and place a segment.
 
@@ -239,7 +277,7 @@ def plan_segment(
     DoesNotFit
         When VMEM is too small for a chunk of this size; the message names the step or tensor.
     """
-    plan = SegmentPlan(config, lowered, steps, inputs, outputs, chunk, slots)
+    plan = SegmentPlan(config, lowered, steps, inputs, outputs, chunk, slots, streamed, ring)
     plan.arrays = {s.name: plan_array(config, s, chunk) for s in steps if isinstance(s, ArrayStep)}
     memory = plan.memory = VmemMap(config)
     slots = slots if plan.chunks > 1 else 1
@@ -251,6 +289,9 @@ def plan_segment(
         _place(memory, name, plan.tensor_bytes(name), slots, 0, 1 << 30, everything | tensors)
     for name, array in plan.arrays.items():
         apart = frozenset({array.step.x, array.step.out})
+        if name in streamed:
+            _place(memory, f"weights {name}", plan.strip_bytes(array), ring, 0, 1 << 30, apart)
+            continue
         _place(memory, f"weights {name}", plan.weight_bytes(array), 1, 0, 1 << 30, apart)
     if plan.param_strips:
         _place(memory, "parameters", plan.param_strips * config.param_bytes, 1, 0, 1 << 30, frozenset())

@@ -76,19 +76,22 @@ class KTile:
 
 
 def conv_tiles(
-    kernel: tuple[int, int],
-    channels: int,
-    dilation: tuple[int, int],
-    padding: tuple[int, int],
-    rows: int,
-    ports: int,
-) -> list[KTile]:
+    kernel: tuple[int, int], channels: int, stride: int, dilation: tuple[int, int], padding: tuple[int, int],
+    rows: int, ports: int, word: int,
+) -> list[KTile]:  # fmt: skip
     """Cut the flattened (ky, kx, channel) axis into tiles of at most ``rows`` rows and ``ports`` segments.
+
+    Tiles either fill up across lines, or end with each line. The first makes fewer tiles; but where rows lie a word or
+    more apart, each segment takes a read of VMEM of its own, and a tile of two segments two cycles a row.
 
     Parameters
     ----------
+    stride
+        Pixels from row to row along a line.
     padding
         (top, left).
+    word
+        Bytes that one read of VMEM gives.
     """
     kh, kw = kernel
     # Taps of a line are contiguous bytes unless they are spread.
@@ -98,6 +101,17 @@ def conv_tiles(
         for ky in range(kh)
         for kx in (range(1) if joined else range(kw))
     ]
+    reads = min(1.0, stride * channels / word)
+    filled, split = _fill(runs, rows, ports, across=True), _fill(runs, rows, ports, across=False)
+
+    def time(tiles: list[KTile]) -> float:
+        return sum(max(1.0, reads * len(t.segments)) for t in tiles)
+
+    return split if time(split) <= time(filled) else filled
+
+
+def _fill(runs: list[tuple[int, int, int]], rows: int, ports: int, *, across: bool) -> list[KTile]:
+    """Tiles over runs of bytes ``(y, x, length)``; ``across``: a tile may hold parts of several."""
     tiles: list[KTile] = []
     start, used, segments = 0, 0, []
 
@@ -116,6 +130,8 @@ def conv_tiles(
             segments.append(Segment(used, used + size, x + at, y))
             used += size
             at += size
+        if not across:
+            close()
     close()
     return tiles
 

@@ -62,7 +62,7 @@ def test_chunks(name: str, slots: int, peel: bool, seed: int, monkeypatch: pytes
 
 def test_segments(seed: int) -> None:
     """A VMEM too small for all weights: tensors between segments go through HBM."""
-    config = TINY.replace(name="little", vmem_bytes=32 * 8 * 32)
+    config = TINY.replace(name="little", vmem_bytes=32 * 8 * 20)
     for name in networks.NETWORKS:
         for batch in (1, 9):
             compiled = compile(quantised(name, batch), config)
