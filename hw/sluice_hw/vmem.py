@@ -157,21 +157,24 @@ class Vmem(wiring.Component):
             taken = after
 
         # The row that a port asks of bank j of a group: a narrow one has two words, which may lie in different rows.
-        rows = {
-            name: [
-                a.row if name in ("ld", "st") else Mux(a.index == j, a.row, a.next_row) for j in range(group_banks)
-            ]
-            for name, a in access.items()
-        }
+        rows: dict[str, list[Signal]] = {name: [] for name in PORTS}
+        masks = []
+        for j in range(group_banks):
+            for name, a in access.items():
+                rows[name].append(Signal.like(a.row, name=f"{name}_row{j}"))
+                m.d.comb += rows[name][j].eq(
+                    a.row if name in ("ld", "st") else Mux(a.index == j, a.row, a.next_row)
+                )
+            masks.append(Signal(width, name=f"result_mask{j}"))
+            m.d.comb += masks[j].eq(Mux(access["result"].index == j, result_masks[0], result_masks[1]))
         for number, bank in enumerate(banks):
             j = number % group_banks
             result, ld = grant["result"][number], grant["ld"][number]
-            mask = Mux(access["result"].index == j, result_masks[0], result_masks[1])
             m.d.comb += [
                 bank.en.eq(Cat(grant[name][number] for name in PORTS).any()),
                 bank.addr.eq(_any_of([_gate(rows[name][j], grant[name][number]) for name in PORTS])),
                 bank.wdata.eq(Mux(result, result_data, ld_words[j])),
-                bank.we.eq(Mux(result, mask, _gate(ld_masks[j], ld))),
+                bank.we.eq(Mux(result, masks[j], _gate(ld_masks[j], ld))),
             ]
 
         for name in NARROW_READS:
@@ -227,8 +230,11 @@ class Vmem(wiring.Component):
                 masks.append(payload.mask[width * j : width * (j + 1)])
             else:  # a part of one word
                 part = a.offset[ceil_log2(beat) :]
+                if not j:
+                    mask = Signal(width, name=f"{name}_word_mask")
+                    m.d.comb += mask.eq(Cat(_gate(payload.mask, part == i) for i in range(width // beat)))
                 words.append(bits.replicate(width // beat))
-                masks.append(Cat(_gate(payload.mask, part == i) for i in range(width // beat)))
+                masks.append(mask)
         used = Signal(group_banks, name=f"{name}_used")
         m.d.comb += [
             used.eq(Cat((mask.any() & (True if beat > width else a.index == j)) for j, mask in enumerate(masks))),
