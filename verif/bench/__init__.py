@@ -1,0 +1,59 @@
+"""Benchmarks: figures with their conditions, as JSON in ``sim_build/bench`` and as a printed table.
+
+``make bench`` runs them all, ``make bench BENCH=chip`` one. Cycles, bytes and cells are exact; rates depend on the
+machine and are meant to be compared within one run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sluice.build import sim_build_dir
+from sluice.errors import UsageError
+
+__all__ = ["BENCHES", "main", "table"]
+
+#: Name to what it measures; each is a module of this package with ``run() -> list of rows``.
+BENCHES = {
+    "chip": "matmuls from HBM to HBM on the simulated chip: cycles, utilisation, what bounds them",
+    "generate": "Verilog of the presets: time and bytes, both forms",
+}
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Rows as a text table, columns in the order of the first row's keys."""
+    def text(value: Any) -> str:
+        return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+    head = list(rows[0])
+    cells = [head] + [[text(row[key]) for key in head] for row in rows]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
+    return "\n".join("  ".join(value.rjust(width) for value, width in zip(line, widths, strict=True)) for line in cells)
+
+
+def main(names: Sequence[str]) -> int:
+    """Run the named benchmarks, or all.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name.
+    """
+    for name in names:
+        if name not in BENCHES:
+            known = ", ".join(f"{key} ({what})" for key, what in BENCHES.items())
+            raise UsageError(f"unknown benchmark {name!r}; there are: {known}")
+    failed = 0
+    for name in names or BENCHES:
+        print(f"{name}: {BENCHES[name]}", flush=True)
+        rows = importlib.import_module(f"{__name__}.{name}").run()
+        path = sim_build_dir() / "bench" / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+        print(table(rows), flush=True)
+        print(f"-> {path}", flush=True)
+        failed += sum(row.get("mismatches", 0) for row in rows)
+    return 1 if failed else 0
