@@ -23,6 +23,7 @@ _SCOPE, _UPSCOPE, _ATTRIBUTE, _ATTRIBUTE_END = 254, 255, 252, 253
 
 # GTKWave's display flags (analyzer.h).
 _HEX, _RIGHT, _BLANK, _FILTERED, _GROUP, _GROUP_END = 0x2, 0x20, 0x200, 0x2000, 0x800000, 0x1000000
+_BIT = 0x28
 
 
 @dataclass(frozen=True)
@@ -158,51 +159,97 @@ def _parse(data: bytes) -> list[Signal]:
     return out
 
 
-#: Groups of the display: title, and patterns of paths below the chip, in order.
-GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("Clock and reset", (r"(clk|rst|irq)", r"core_rst", r"(host|registers)\.core_reset")),
-    ("Sequencer", (
-        r"sequencer\.(running|halted|error|done)", r"sequencer\.state(__\w+)?", r"sequencer\.exec_(pc|valid|word)",
-        r"sequencer\.(ld|st|mxu|vpu)__(valid|ready)",
-    )),
-    ("Units", (r"counters\.(seq|ld|st|mxu|vpu|hbm)", r"(queue_\w+|\w+_queue)\.(level|head|pc|opcode)")),
-    ("MXU edges", (r"(mxu|array|accumulators?)\.\w*(valid|swap|shift)\w*", r"mxu\.\w*(row|psum|weight)\w*")),
-    ("Tokens", (r"tokens\.(give|take|count)\w*", r"(ld|st|mxu|vpu)\.(take|give)(__\w+)?")),
-    ("AXI4-Lite", (r"s_axil_\w+",)),
-    ("AXI4", (r"s_axi_\w+",)),
-)
-#: Signals whose values are :class:`isa.Cause`, and those that are opcodes: shown as words.
-_CAUSES = re.compile(r"(^|\.)(counters\.(seq|ld|st|mxu|vpu|hbm)|\w+\.state)$")
-_OPCODES = re.compile(r"\.opcode$")
-_LARGEST_GROUP = 64
+@dataclass(frozen=True)
+class Shown:
+    """Signals to show.
+
+    Attributes
+    ----------
+    pattern
+        Regular expression of their paths inside the chip.
+    label
+        Name to show them by, ``\\1`` for the pattern's groups.
+    words
+        Table of words for their values; "" for numbers.
+    """
+
+    pattern: str
+    label: str
+    words: str = ""
 
 
-def save_text(signals: list[Signal], fst: Path, filters: dict[str, Path], config: ChipConfig) -> str:
+_UNITS = tuple(u.name for u in isa.Unit)
+# A part of the chip whose name is also a signal's gets a number behind it.
+_N = r"(?:\$\d+)?"
+
+
+def _unit(unit: str) -> tuple[Shown, ...]:
+    low = unit.lower()
+    return (
+        Shown(rf"counters\.{low}", f"{unit} state", "causes"),
+        Shown(rf"{low}_queue\.opcode", f"{unit} op", "opcodes"),
+        Shown(rf"{low}_queue\.pc", f"{unit} op address"),
+        Shown(rf"{low}_queue\.level", f"{unit} queue level"),
+    )
+
+
+def _tokens(giver: str, number: int) -> tuple[Shown, ...]:
+    takers = [Shown(rf"tokens{_N}\.counts\[{number}\]\[{t}\]", f"tokens {giver} to {u}")
+              for t, u in enumerate(_UNITS) if u != giver]  # fmt: skip
+    asks = (Shown(rf"tokens{_N}\.take__{number}__(valid|ready|payload)", rf"{giver} takes: \1"),
+            Shown(rf"tokens{_N}\.give__{number}", f"{giver} gives to"))  # fmt: skip
+    return (*takers, *asks)
+
+
+#: Groups of the display, in order.
+GROUPS: dict[str, tuple[Shown, ...]] = {
+    "Clock and reset": (
+        Shown(r"clk", "clock"), Shown(r"rst", "reset"), Shown(r"irq", "interrupt"),
+        Shown(r"sequencer\.clear", "program starts"), Shown(r"host\.core_reset", "soft reset"),
+    ),
+    "Sequencer": (
+        Shown(r"counters\.seq", "sequencer state", "causes"), Shown(r"sequencer\.state\.pc", "word address"),
+        Shown(r"sequencer\.(running|halted|done|error)", r"\1"), Shown(r"sequencer\.state\.open", "open loops"),
+        Shown(r"sequencer\.(ld|st|mxu|vpu)__(valid|ready)", r"to \1 queue: \2"),
+    ),
+    "Units": tuple(shown for unit in _UNITS for shown in _unit(unit))
+    + (Shown(r"counters\.hbm", "HBM state", "causes"),),
+    "MXU edges": (
+        Shown(rf"mxu{_N}\.array\.a_(valid|swap)", r"activations: \1"),
+        Shown(rf"mxu{_N}\.array\.a_data", "activations: row"),
+        Shown(rf"mxu{_N}\.array\.w_(valid|start)", r"weights: \1"),
+        Shown(rf"mxu{_N}\.array\.w_data", "weights: row"),
+        Shown(rf"mxu{_N}\.array\.p_valid", "sums: valid"), Shown(rf"mxu{_N}\.array\.p_data", "sums: row"),
+    ),
+    "Tokens": tuple(shown for number, unit in enumerate(_UNITS) for shown in _tokens(unit, number)),
+    "AXI4-Lite": (Shown(r"s_axil_(\w+)", r"\1"),),
+    "AXI4": (Shown(r"s_axi_(\w+)", r"\1"),),
+}  # fmt: skip
+
+
+def save_text(signals: list[Signal], fst: Path, tables: dict[str, Path], config: ChipConfig) -> str:
     """Text of a save file for the signals of a waveform."""
     top = _chip_scope(signals)
-    inside = [(s, s.path[len(top) :]) for s in signals if s.path.startswith(top)]
+    inside = {s.path[len(top) :]: s for s in signals if s.path.startswith(top)}
     lines = [
         f"[*] {config.name} chip, {config.rows}x{config.cols} array", f'[dumpfile] "{fst}"', "[timestart] 0",
         "[size] 1600 1000", "[pos] -1 -1", "[sst_width] 240", "[signals_width] 360", "[sst_expanded] 1",
     ]  # fmt: skip
-    for title, patterns in GROUPS:
-        chosen: list[Signal] = []
-        for pattern in patterns:
-            match = re.compile(pattern).fullmatch
-            chosen += [s for s, rest in inside if match(rest) and s not in chosen]
-        chosen = chosen[:_LARGEST_GROUP]
-        if not chosen:
-            continue
-        lines += [f"@{_GROUP | _BLANK:x}", f"-{title}"]
-        for signal in chosen:
-            filter_name = "causes" if _CAUSES.search(signal.path) and signal.width == 4 else None
-            if _OPCODES.search(signal.path):
-                filter_name = "opcodes"
-            if filter_name:
-                lines += [f"@{_HEX | _RIGHT | _FILTERED:x}", f"^1 {filters[filter_name]}", signal.name]
-            else:
-                lines += [f"@{_HEX | _RIGHT if signal.width > 1 else 0x28:x}", signal.name]
-        lines += [f"@{_GROUP_END | _BLANK:x}", f"-{title}"]
+    for title, wanted in GROUPS.items():
+        body: list[str] = []
+        for shown in wanted:
+            for rest, signal in inside.items():
+                match = re.fullmatch(shown.pattern, rest)
+                if not match:
+                    continue
+                flags = _HEX | _RIGHT if signal.width > 1 else _BIT
+                if shown.words:
+                    body += [f"@{flags | _FILTERED:x}", f"^1 {tables[shown.words]}"]
+                else:
+                    body.append(f"@{flags:x}")
+                body.append(f"+{{{match.expand(shown.label)}}} {signal.name}")
+        if body:
+            lines += [f"@{_GROUP | _BLANK:x}", f"-{title}", *body, f"@{_GROUP_END | _BLANK:x}", f"-{title}"]
     return "\n".join(lines) + "\n"
 
 
@@ -216,10 +263,10 @@ def _chip_scope(signals: list[Signal]) -> str:
 def write_save_file(fst: str | Path, config: ChipConfig) -> Path:
     """Write ``<fst>.gtkw`` and the tables that show states and opcodes as words; the save file's path."""
     fst = Path(fst).absolute()
-    filters = {}
+    tables = {}
     for name, kind in (("causes", isa.Cause), ("opcodes", isa.Op)):
-        filters[name] = fst.with_name(f"{name}.txt")
-        filters[name].write_text("".join(f"{int(k):x} {k.name.lower()}\n" for k in kind))
+        tables[name] = fst.with_name(f"{name}.txt")
+        tables[name].write_text("".join(f"{int(k):x} {k.name.lower()}\n" for k in kind))
     save = fst.with_suffix(".gtkw")
-    save.write_text(save_text(fst_signals(fst), fst, filters, config))
+    save.write_text(save_text(fst_signals(fst), fst, tables, config))
     return save

@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
     for module in (sim, matmul, run, asm, verilog, info):
         module.add_commands(commands)
     for command in set(commands.choices.values()):
-        command.add_argument("--debug", action="store_true", help="show tracebacks, and the state of a chip that stopped")
+        command.add_argument("--debug", action="store_true", help="show traceback and state of the chip")
     return top
 
 

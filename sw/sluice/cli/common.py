@@ -121,17 +121,23 @@ def project_root() -> Path:
     raise UsageError("this command needs the project's folder: install it in place, from a clone (make sim does)")
 
 
-def open_device(config, args: argparse.Namespace, progress: Progress, name: str):
-    """A device for ``--backend`` and ``--waves``; where its waves go, or None."""
+def open_device(config, backend: str, progress: Progress, *, waves_name: str | None = None):
+    """A device, and where its waveform goes (None: nowhere).
+
+    Parameters
+    ----------
+    waves_name
+        Name of the waveform in ``sim_build/waves``; None for none.
+    """
     from sluice.runtime import Device
     from sluice.runtime.chip_model import build_chip
 
-    if args.backend == "golden":
-        if args.waves:
+    if backend == "golden":
+        if waves_name is not None:
             raise UsageError("--waves needs --backend cocotb: golden has no signals")
         return Device(config, "golden"), None
-    waves = sim_build_dir() / "waves" / f"{name}-{config.name}.fst" if args.waves else None
-    with progress.during(f"building the {config.name} chip"):
+    waves = None if waves_name is None else sim_build_dir() / "waves" / f"{waves_name}-{config.name}.fst"
+    with progress.during(f"building the {config.name} chip{' with waveforms' if waves else ''}"):
         model = build_chip(config, waves=waves is not None)
     return Device(config, "cocotb", model=model, waves=waves, progress=progress), waves
 

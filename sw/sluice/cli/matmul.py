@@ -30,7 +30,8 @@ def _matmul(args: argparse.Namespace) -> int:
     check_shape(args.m, args.k, args.n)
     config = load_config(args.config)
     progress = common.Progress()
-    device, waves = common.open_device(config, args, progress, f"matmul-{args.m}x{args.k}x{args.n}")
+    name = f"matmul-{args.m}x{args.k}x{args.n}" if args.waves else None
+    device, waves = common.open_device(config, args.backend, progress, waves_name=name)
     with device:
         done = run_matmul(config, args.m, args.k, args.n, seed=args.seed, out=args.out, relu=args.relu, device=device,
                           progress=progress)  # fmt: skip

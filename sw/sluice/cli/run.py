@@ -49,7 +49,9 @@ def _run(args: argparse.Namespace) -> int:
     if args.timeout is not None and args.timeout < 1:
         raise UsageError(f"--timeout must be at least 1 cycle, not {args.timeout}")
     progress = common.Progress()
-    device, waves = common.open_device(config, args, progress, Path(args.file).stem)
+    device, waves = common.open_device(
+        config, args.backend, progress, waves_name=Path(args.file).stem if args.waves else None
+    )
     with device:
         image.write(device)
         progress(f"running {args.file}")

@@ -96,7 +96,7 @@ def test_waves(build, capsys):
     err = capsys.readouterr().err
     fst, save = map(Path, re.search(r"waves: gtkwave (\S+) (\S+)", err).groups())
     text, names = save.read_text(), {s.name for s in fst_signals(fst)}
-    for title, _ in GROUPS:
-        body = text.split(f"\n-{title}\n")[1]
-        shown = [line for line in body.splitlines() if not line.startswith(("@", "^"))]
-        assert shown and set(shown) <= names, title
+    for title, wanted in GROUPS.items():
+        shown = re.findall(r"^\+\{(.*?)\} (.*)$", text.split(f"\n-{title}\n")[1], re.M)
+        assert {name for _, name in shown} <= names, title
+        assert len(shown) >= len(wanted), f"{title}: {[label for label, _ in shown]}"

@@ -57,6 +57,22 @@ def test_work_equals_golden(device):
     assert reports[0].mxu_utilisation > 0.3, "loads, array and stores overlap"
 
 
+def test_events(device):
+    """The ring holds start and finish of every op, in order, inside of the run."""
+    matmul_tile(device)
+    events, cycles = device.events(), device.report().cycles
+    assert len(events) == 16 and [e.time for e in events] == sorted(e.time for e in events)
+    begun: dict[int, int] = {}
+    for event in events:
+        assert 0 < event.time < cycles and event.op
+        if event.kind == 0:
+            begun[event.pc] = event.time
+        else:
+            assert event.kind == 1 and begun.pop(event.pc) < event.time
+    assert not begun
+    assert "LD        start  word 10  hbm_read_slice hbm=r1 vmem=r5 signal=mxu" in device.dump()
+
+
 def test_report_adds_up(device):
     """Every unit's causes sum to the cycles (the report refuses anything else), alone and merged."""
     reports = [run_matmul(TINY, *shape, device=device).report for shape in ((1, 1, 1), (20, 30, 9))]
