@@ -1,6 +1,7 @@
 """Bench of the whole chip: a program and an HBM image through the host ports, compared with golden byte for byte.
 
-Parameters: ``PROGRAM`` (file of microcode bytes), ``IMAGE`` (npz: ``hbm``, uint8 from slice 0; ``written``), ``CONFIG``.
+Parameters: ``PROGRAM`` (file of microcode bytes), ``IMAGE`` (npz: ``hbm``, uint8 from slice 0; ``reach``, bytes to
+compare), ``CONFIG``, ``REPEATS``.
 """
 
 import dataclasses
@@ -93,7 +94,7 @@ async def program_equals_golden(dut) -> None:
         assert await host.read("HALT_CODE") == want.halt_code
         got = np.frombuffer((await host.axi.read(0, reach)).data, np.uint8)
         bad = np.flatnonzero(got != golden.hbm.data[:reach])
-        assert not bad.size, f"{bad.size} bytes of HBM differ, first at {bad[0]}: {got[bad[0]]} {golden.hbm.data[bad[0]]}"
+        assert not bad.size, f"{bad.size} bytes of HBM differ from golden, the first at {bad[0]}"
         for name, value in dataclasses.asdict(want.counters).items():
             assert await host.counter(name) == value, f"{name}: {await host.counter(name)} instead of {value}"
         cycles = await host.counter("cycles")
