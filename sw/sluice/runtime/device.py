@@ -381,7 +381,17 @@ class Device:
 
     # -- debugging -----------------------------------------------------------------------------------------------
     def halt(self) -> None:
-        """Stop before the next word, and wait for that."""
+        """Stop before the next word, and wait for that.
+
+        Raises
+        ------
+        UsageError
+            When no program runs.
+        """
+        if not (self.status["running"] or self.status["starting"]):
+            raise UsageError("halt needs a running program; none runs")
+        while self.status["starting"]:  # the chip halts what runs, and forgets the command before that
+            self.transport.advance(16)
         self._command("halt")
         self.wait()
 
