@@ -129,7 +129,9 @@ class Mxu(wiring.Component):
 
         row_end = Signal(range(3 * self._config.acc_rows + 1))
         beyond = Signal()
+        first_beyond = Signal.like(op.b)  # accumulator row
         m.d.comb += [
+            first_beyond.eq(Mux(op.b < self._config.acc_rows, self._config.acc_rows, op.b)),
             row_end.eq(op.b[: len(accumulator.start.payload.first)] + feeder.rows),
             beyond.eq((row_end > self._config.acc_rows) | (op.b >= self._config.acc_rows)),
         ]
@@ -236,7 +238,7 @@ class Mxu(wiring.Component):
                 m.d.sync += [
                     unit.fault.code.eq(isa.Error.ACC_RANGE),
                     unit.fault.pc.eq(op.pc),
-                    unit.fault.info.eq(op.b),
+                    unit.fault.info.eq(first_beyond),
                 ]
 
         # What the array would wait for, were it not for the rows that the feeder holds.
@@ -246,7 +248,8 @@ class Mxu(wiring.Component):
             for source in reversed([u for u in isa.Unit if u != isa.Unit.MXU]):
                 with m.If(op.wait[source]):
                     m.d.comb += self._held.eq(isa.Cause[f"TOKEN_{source.name}"])
-        with m.Elif(running_loads != 0):
+        with m.Elif((running_loads != 0) | unit.op.valid & (is_load & tile_free | is_pulse & op.swap & ~tile_free)):
+            # The second part is a hang, which the watchdog must lay to this unit.
             m.d.comb += self._held.eq(isa.Cause.WEIGHTS)
 
     def _count(self, m: Module, feeder: Feeder, loader: WeightLoader) -> None:

@@ -637,6 +637,7 @@ async def blocked_as_the_rules_say(dut) -> None:
     for _ in range(300):
         await RisingEdge(dut.clk)
     assert len(bench.queue) == left and bench.idle
+    assert bench.state_log[-1] == Cause.WEIGHTS, "the watchdog names the unit by its state"
     assert len(bench.started) == len(ops) - len(setup) - left
 
 
@@ -661,13 +662,13 @@ async def faults(dut) -> None:
         want = (Error.VMEM_RANGE, 3, size - 1)
     elif kind == "acc":
         pulse.b = config.acc_rows - 5
-        want = (Error.ACC_RANGE, 4, pulse.b)
+        want = (Error.ACC_RANGE, 4, config.acc_rows)
     elif kind == "acc_far":
         pulse.b = 1 << 31
         want = (Error.ACC_RANGE, 4, pulse.b)
     else:
         shape = shape_op(0xFFFF, n1=0xFFFF, n2=0xFFFF)
-        want = (Error.ACC_RANGE, 4, 0)
+        want = (Error.ACC_RANGE, 4, config.acc_rows)
     ops = [shape, segment, load, pulse, UnitOp(Op.FEED_SHAPE, shape.fields), UnitOp(Op.LOAD_WEIGHTS, load.fields, a=0)]
     for number, op in enumerate(ops):
         op.pc = number + 1
