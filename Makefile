@@ -1,6 +1,6 @@
 # One command per need; `make help` lists them. Each makes .venv first, and makes it again only when a lock changes.
 
-# Chip: tiny, small, edgetpu, mid128, v1, v1-ddr3 or v2.
+# Chip: a preset (`sluice config list`) or a file.
 CONFIG ?= tiny
 # Form of the array in `make verilog`: structural (synthesis) or loop (fast simulation).
 EMIT ?= structural

@@ -1,7 +1,7 @@
 """Chip configuration: every width and size of the hardware has its one home here.
 
-A :class:`ChipConfig` is frozen and validated once; everything that can be derived is a property. Modules take the config
-(or their own small parameters), never globals. ``preset(name)`` returns a named configuration.
+A :class:`ChipConfig` is frozen and validated once; everything that can be derived is a property. Modules take the
+config (or their own small parameters), never globals. ``preset(name)`` returns a named configuration.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ class ChipConfig:
         need(
             self.vmem_bytes >= 2 * row and self.vmem_bytes % row == 0,
             "vmem_bytes",
-            f"a multiple of vmem_banks x word = {self.vmem_banks} x {self.word_bytes} = {row} bytes, and two of them at least",
+            f"a multiple of vmem_banks x word = {self.vmem_banks} x {self.word_bytes} = {row} bytes, "
+            "and two of them at least",
         )
         need(self.vmem_bytes <= 1 << 25, "vmem_bytes", "at most 2**25")
         acc_row = 2 * 4 * self.cols

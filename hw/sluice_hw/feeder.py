@@ -205,7 +205,7 @@ class Feeder(wiring.Component):
         """Next registers, the walk over rows, and the place of each port's bytes in VMEM and in the image."""
         config = self._config
         ports = range(config.feed_ports)
-        next_shape = Signal(shape_layout(), reset_less=True)
+        next_shape = Signal(shape_layout())  # with reset: counts of 0 tell a shape that was never set
         next_segments = [Signal(segment_layout(), reset_less=True, name=f"next_segment{p}") for p in ports]
         with m.If(self.shape_valid):
             m.d.sync += next_shape.eq(self.shape)

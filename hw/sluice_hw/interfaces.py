@@ -10,7 +10,8 @@ from . import isa
 from .config import ChipConfig
 
 __all__ = [
-    "VMEM_LATENCY", "AccReadSignature", "SlicePortSignature", "UnitSignature", "VmemReadSignature", "VmemWriteSignature",
+    "VMEM_LATENCY", "AccReadSignature", "SlicePortSignature", "UnitSignature", "VmemReadSignature",
+    "VmemWriteSignature",
     "op_layout", "vmem_write_layout",
 ]
 
@@ -24,8 +25,10 @@ ADDR_BITS = 32
 def op_layout() -> data.StructLayout:
     """A micro-op as the sequencer puts it into a unit's queue: the word, with addresses and predicates resolved.
 
-    ``a``, ``b``, ``c`` are the values of the op's address registers in the order of its table; ``wait`` and ``signal`` have
-    a bit per :class:`isa.Unit`; ``accumulate`` and ``swap`` are PULSE_ARRAY's, resolved; ``pc`` names the word in errors.
+    ``a``, ``b``, ``c`` are the values of the op's address registers in the order of its table; ``wait`` and
+    ``signal`` have
+    a bit per :class:`isa.Unit`; ``accumulate`` and ``swap`` are PULSE_ARRAY's, resolved; ``pc`` names the word in
+    errors.
     """
     return data.StructLayout({
         "word": unsigned(isa.WORD_BITS),
@@ -73,7 +76,8 @@ class VmemWriteSignature(Signature):
 
 
 class AccReadSignature(Signature):
-    """Requester's view of the accumulators' read port: a row of ``cols`` int32, ACC_LATENCY cycles after the transfer."""
+    """Requester's view of the accumulators' read port: a row of ``cols`` int32, ACC_LATENCY cycles after the
+    transfer."""
 
     def __init__(self, cols: int) -> None:
         self.cols = cols
@@ -87,8 +91,8 @@ class AccReadSignature(Signature):
 class SlicePortSignature(Signature):
     """Requester's view of HBM: trains of whole slices, in beats of ``hbm_bytes_per_cycle`` bytes.
 
-    A read request is answered by ``count x slice_beats`` beats, or by a single beat with ``error`` and ``last`` when the
-    train is refused. A write request is followed by its beats on ``write_data`` (also when it will be refused) and
+    A read request is answered by ``count x slice_beats`` beats, or by a single beat with ``error`` and ``last`` when
+    the train is refused. A write request is followed by its beats on ``write_data`` (also when it will be refused) and
     answered once on ``write_done``. Requests of a kind are served in order.
     """
 
@@ -112,10 +116,11 @@ def fault_layout() -> data.StructLayout:
 class UnitSignature(Signature):
     """A unit's connection to the sequencer side, from the unit's view.
 
-    ``op``: its queue. ``take``: the unit holds ``take.valid`` with the mask of units it needs a token from, and has them
+    ``op``: its queue. ``take``: the unit holds ``take.valid`` with the mask of units it needs a token from, and has
+    them
     when ``ready``. ``give``: a bit per unit, one cycle per token. ``state``: the unit's :class:`isa.Cause` this cycle.
-    ``idle``: nothing started and not finished (the queue is not the unit's business). ``fault``: pulses with its payload.
-    ``started`` / ``finished``: pulse per op (setup words excluded), with the ``pc``, for the event ring.
+    ``idle``: nothing started and not finished (the queue is not the unit's business). ``fault``: pulses with its
+    payload. ``started`` / ``finished``: pulse per op (setup words excluded), with the ``pc``, for the event ring.
     """
 
     def __init__(self) -> None:

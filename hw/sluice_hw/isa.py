@@ -1,6 +1,7 @@
 """Microcode: the encodings that the sequencer's decoder and the assembler both use.
 
-A microcode word has 256 bits: the opcode in bits 0..5, then the op's fields in the order of its table, least significant
+A microcode word has 256 bits: the opcode in bits 0..5, then the op's fields in the order of its table, least
+significant
 first; all bits above are reserved and must be zero. The tables here are the only description: :func:`word_layout` makes
 the ``lib.data`` layout that the decoder uses, :func:`encode` and :func:`decode` serve software, and
 :func:`field_range` gives the legal range of a field for a configuration, which the assembler and the chip both enforce.
@@ -62,7 +63,8 @@ class Unit(enum.IntEnum):
 
 
 class Op(enum.IntEnum):
-    """Opcodes. 0 is illegal, so that cleared memory stops the chip; numbers not listed are not built and illegal too."""
+    """Opcodes. 0 is illegal, so that cleared memory stops the chip; numbers not listed are not built and illegal
+    too."""
 
     HALT = 1
     SYNC = 2
@@ -207,11 +209,13 @@ def _tokens() -> tuple[Field, ...]:
     for u in Unit:
         n = u.name.lower()
         out.append(Field(f"wait_{n}", 1, doc=f"take one token from {u.name} before starting"))
-        out.append(Field(f"wait_{n}_first", LOOP_LEVELS, doc="... only when all loop levels of this mask are in their first iteration"))
+        out.append(Field(f"wait_{n}_first", LOOP_LEVELS, doc="... only when all loop levels of this mask are "
+                                                             "in their first iteration"))
     for u in Unit:
         n = u.name.lower()
         out.append(Field(f"signal_{n}", 1, doc=f"give one token to {u.name} when done"))
-        out.append(Field(f"signal_{n}_last", LOOP_LEVELS, doc="... only when all loop levels of this mask are in their last iteration"))
+        out.append(Field(f"signal_{n}_last", LOOP_LEVELS, doc="... only when all loop levels of this mask are "
+                                                              "in their last iteration"))
     return tuple(out)
 
 
@@ -246,7 +250,8 @@ OPS: dict[Op, OpSpec] = {
                 Field("add_param", 1, doc="add parameter register `param` to the base"),
                 Field("param", 3, doc="parameter register"),
                 *(_stride(f"stride{i}", f"step at the END of loop level {i}") for i in range(LOOP_LEVELS)),
-                Field("ring", STRIDE_BITS, doc="0: affine; else wrap at base + ring and keep the value when loops end")),
+                Field("ring", STRIDE_BITS, doc="0: affine; else wrap at base + ring and keep the value when "
+                                               "loops end")),
                "Set an address register: VMEM bytes, HBM slices or accumulator rows, as its user reads it.",
                dispatched=False),
         OpSpec(Op.DMA_SHAPE, "field",
@@ -291,7 +296,8 @@ OPS: dict[Op, OpSpec] = {
         OpSpec(Op.PULSE_ARRAY, Unit.MXU,
                (*_tokens(), _areg("vmem", "address of the first row"), _areg("acc", "first accumulator row"),
                 Field("swap", 1, doc="switch to the newly loaded weights with the first row"),
-                Field("swap_first", LOOP_LEVELS, doc="... only when all loop levels of this mask are in their first iteration"),
+                Field("swap_first", LOOP_LEVELS, doc="... only when all loop levels of this mask are in their "
+                                                     "first iteration"),
                 _enum("acc_mode", 2, AccMode, "accumulator write:"),
                 Field("acc_first", LOOP_LEVELS, doc="loop levels that acc_mode `first` looks at")),
                "Open the activation valve: stream n0 x n1 x n2 rows through the array into accumulator rows."),

@@ -128,9 +128,10 @@ class Mxu(wiring.Component):
         tile_free = Signal()  # a tile was started that no started pass swaps in
 
         row_end = Signal(range(3 * self._config.acc_rows + 1))
-        beyond = Signal()
+        unshaped, beyond = Signal(), Signal()
         first_beyond = Signal.like(op.b)  # accumulator row
         m.d.comb += [
+            unshaped.eq(feeder.rows == 0),
             first_beyond.eq(Mux(op.b < self._config.acc_rows, self._config.acc_rows, op.b)),
             row_end.eq(op.b[: len(accumulator.start.payload.first)] + feeder.rows),
             beyond.eq((row_end > self._config.acc_rows) | (op.b >= self._config.acc_rows)),
@@ -140,7 +141,8 @@ class Mxu(wiring.Component):
             m.d.comb += able.eq(loader.start.ready & running_load.w_rdy & ~tile_free)
         with m.Elif(is_pulse):
             m.d.comb += able.eq(
-                feeder.start.ready & feeder.rows_valid & running_pass.w_rdy & (tile_free | ~op.swap) & ~beyond)
+                feeder.start.ready & feeder.rows_valid & running_pass.w_rdy & (tile_free | ~op.swap)
+                & ~unshaped & ~beyond)
         with m.Elif(is_sync):
             m.d.comb += able.eq(~sync_valid)
         # A word that is no business of this unit is dropped: the decoder lets none through.
@@ -221,7 +223,7 @@ class Mxu(wiring.Component):
         m.d.comb += unit.idle.eq((running_loads == 0) & (running_passes == 0) & ~sync_valid & ~unit.finished)
 
         # Faults: the first one counts, the others would be behind it in the program or of the same op.
-        off_end = unit.op.valid & is_pulse & feeder.rows_valid & beyond & ~stopped
+        off_end = unit.op.valid & is_pulse & feeder.rows_valid & (unshaped | beyond) & ~stopped
         m.d.sync += unit.fault_valid.eq((feeder.fault_valid | loader.fault_valid | off_end) & ~stopped)
         with m.If(feeder.fault_valid | loader.fault_valid | off_end):
             m.d.sync += stopped.eq(1)
@@ -236,9 +238,9 @@ class Mxu(wiring.Component):
                 ]
             with m.Else():
                 m.d.sync += [
-                    unit.fault.code.eq(isa.Error.ACC_RANGE),
+                    unit.fault.code.eq(Mux(unshaped, isa.Error.ILLEGAL_FIELD, isa.Error.ACC_RANGE)),
                     unit.fault.pc.eq(op.pc),
-                    unit.fault.info.eq(first_beyond),
+                    unit.fault.info.eq(Mux(unshaped, 0, first_beyond)),
                 ]
 
         # What the array would wait for, were it not for the rows that the feeder holds.

@@ -184,11 +184,15 @@ def render(page: str, name: str) -> str:
     return f"{page[: begin + len(BEGIN)]}\n\n{PAGES[name]()}\n{page[end:]}"
 
 
+#: Where the pages are.
+DOCS = Path(__file__).parents[2] / "docs"
+
+
 def main(argv: list[str] | None = None) -> int:
     """Command line; 1 when ``--check`` finds a page out of date."""
     parser = argparse.ArgumentParser(prog="python -m sluice.docs_gen", description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 when a page is out of date")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="folder of the pages (default: docs)")
+    parser.add_argument("--docs", type=Path, default=DOCS, help="folder of the pages (default: the project's)")
     args = parser.parse_args(argv)
     stale = []
     for name in PAGES:

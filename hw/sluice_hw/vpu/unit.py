@@ -101,14 +101,17 @@ class Vpu(Component):
         new_mode = following[Op.VECTOR_MODE]
         new_rescale = following[Op.VECTOR_RESIDUAL]
         walk = dict(count_bits=16, step_bits=isa.STRIDE_BITS, addr_bits=ADDR_BITS)
+        wants_residual = (new_mode.residual != Residual.NONE) & ~new_mode.wide
         m.submodules.source_walk = source_walk = Walker(levels=4, **walk)
         m.submodules.residual_walk = residual_walk = Walker(levels=2, **walk)
         m.submodules.result_walk = result_walk = Walker(levels=2, **walk)
-        start_vector = Signal()
+        # Counts of 0 are the reset value and no other: the program has not set the shape or the mode.
+        start_vector, unset = Signal(), Signal()
         m.d.comb += [
-            start_vector.eq(start & is_vector),
+            unset.eq((shape.n2 == 0) | (new_mode.cols == 0)),
+            start_vector.eq(start & is_vector & ~unset),
             source_walk.start.eq(start_vector), source_walk.base.eq(op.a),
-            residual_walk.start.eq(start_vector & (new_mode.residual != Residual.NONE)), residual_walk.base.eq(op.b),
+            residual_walk.start.eq(start_vector & wants_residual), residual_walk.base.eq(op.b),
             result_walk.start.eq(start_vector), result_walk.base.eq(op.c),
             params.take.eq(start_vector & params.loaded),
             params.base.eq(op.a),
@@ -138,7 +141,7 @@ class Vpu(Component):
         from_vmem, has_residual = Signal(), Signal()
         row_bytes = Signal(range(4 * cols + 1))
         m.d.comb += [
-            from_vmem.eq(mode.source == Source.VMEM), has_residual.eq(mode.residual != Residual.NONE),
+            from_vmem.eq(mode.source == Source.VMEM), has_residual.eq((mode.residual != Residual.NONE) & ~mode.wide),
             row_bytes.eq(Mux(mode.wide, mode.cols << 2, mode.cols)),
         ]
         bad_params = beyond(op.a, cfg.param_bytes, "params_end")
@@ -158,6 +161,10 @@ class Vpu(Component):
             m.d.comb += [
                 unit.fault_valid.eq(1), unit.fault.code.eq(Error.VMEM_RANGE), unit.fault.pc.eq(op.pc),
                 unit.fault.info.eq(op.a),
+            ]
+        with m.Elif(start & is_vector & unset):
+            m.d.comb += [
+                unit.fault_valid.eq(1), unit.fault.code.eq(Error.ILLEGAL_FIELD), unit.fault.pc.eq(op.pc),
             ]
         with m.Elif(fault_source | fault_residual | fault_result):
             m.d.comb += [

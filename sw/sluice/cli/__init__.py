@@ -54,6 +54,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output has gone; keep Python's exit from complaining about it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except (MemoryError, OSError) as error:
+        what = "this needs more memory than the machine has" if isinstance(error, MemoryError) else str(error)
+        print(f"sluice {args.command}: {what}", file=sys.stderr)
+        return 2
 
 
 def _indent(text: str) -> str:

@@ -52,7 +52,13 @@ def chip_source(config: ChipConfig, emission: str = "structural") -> str:
     return (folder / f"{TOP}.v").read_text()
 
 
-def build_chip(config: ChipConfig, *, emission: str = "loop", waves: bool = False, opt: str = "-O2") -> CocotbModel:
-    """The chip's simulation model for cocotb, built or from the cache."""
+def build_chip(
+    config: ChipConfig, *, emission: str = "loop", waves: bool = False, opt: str | None = None
+) -> CocotbModel:
+    """The chip's simulation model for cocotb, built or from the cache.
+
+    ``opt`` is by default ``-O2``, and ``-O1`` with waves: tracing takes most of such a run, and twice the compiling.
+    """
+    opt = opt or ("-O1" if waves else "-O2")
     name = f"chip-{config.name}" + ("-waves" if waves else "")
     return build_cocotb(name, chip_source(config, emission), TOP, waves=waves, opt=opt)

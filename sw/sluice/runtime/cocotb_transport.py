@@ -49,7 +49,7 @@ class CocotbTransport(Transport):
         config: ChipConfig,
         *,
         emission: str = "loop",
-        opt: str = "-O2",
+        opt: str | None = None,
         waves: Path | str | None = None,
         model: CocotbModel | None = None,
         progress: Callable[[str], None] | None = None,

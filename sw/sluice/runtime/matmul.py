@@ -17,7 +17,7 @@ from .device import Device
 from .executor import CompiledModel, Verification
 from .report import RunReport
 
-__all__ = ["MatmulResult", "check_shape", "run_matmul"]
+__all__ = ["MatmulResult", "check_operands", "check_shape", "run_matmul"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,16 @@ def check_shape(m: int, k: int, n: int) -> None:
     for name, value in (("m", m), ("k", k), ("n", n)):
         if not isinstance(value, int) or value < 1:
             raise UsageError(f"{name} must be an integer from 1, not {value!r}")
+
+
+def check_operands(config: ChipConfig, m: int, k: int, n: int, out: str) -> None:
+    """Raise :class:`UsageError` for operands and result that HBM cannot hold, before anything is drawn."""
+    need = m * k + k * n + m * n * (4 if out == "int32" else 1)
+    if need > config.hbm_bytes:
+        raise UsageError(
+            f"{m} x {k} x {n} with {out} results needs {need} bytes of HBM at least; config {config.name!r} has "
+            f"{config.hbm_bytes}"
+        )
 
 
 def run_matmul(
@@ -81,6 +91,9 @@ def run_matmul(
     check_shape(m, k, n)
     if out not in ("int8", "int32"):
         raise UsageError(f"out must be int8 or int32, not {out!r}")
+    if seed < 0:
+        raise UsageError(f"seed must be an integer from 0, not {seed}")
+    check_operands(config, m, k, n, out)
     say = progress or (lambda line: None)
     rng = np.random.default_rng(seed)
     a = rng.integers(-128, 128, (m, k)).astype(np.int8)
