@@ -236,7 +236,7 @@ def _table(config: ChipConfig, hashed: int) -> tuple[Register, ...]:
         ("start", "run the program at ENTRY, after the slice buffer is written back; refused (SLVERR) while one runs "
                   "or starts, or after an error"),
         ("soft_reset", "stop and reset sequencer, units, queues and tokens; configuration and memories stay"),
-        ("halt", "stop before the next word"),
+        ("halt", "stop before the next word; without effect while STATUS.starting"),
         ("step", "execute one word and halt again"),
         ("resume", "go on after a halt"),
     ))

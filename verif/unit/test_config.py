@@ -1,0 +1,70 @@
+"""Configurations: presets, derived sizes, and a refusal for every combination that cannot be built."""
+
+import dataclasses
+
+import pytest
+
+from sluice_hw.config import PRESETS, ChipConfig, preset
+
+
+def test_presets_follow_their_table() -> None:
+    table = {
+        # name: rows, cols, VMEM, accumulators, HBM bytes per cycle, slice
+        "tiny": (8, 8, 64 << 10, 16 << 10, 32, 256),
+        "small": (16, 16, 512 << 10, 64 << 10, 32, 256),
+        "edgetpu": (64, 64, 8 << 20, 1 << 20, 16, 1 << 10),
+        "mid128": (128, 128, 16 << 20, 2 << 20, 256, 4 << 10),
+        "v1": (256, 256, 24 << 20, 4 << 20, 256, 4 << 10),
+    }
+    assert set(table) == set(PRESETS)
+    for name, want in table.items():
+        c = preset(name)
+        got = (c.rows, c.cols, c.vmem_bytes, c.acc_bytes, c.hbm_bytes_per_cycle, c.slice_bytes)
+        assert got == want, name
+        assert c.hbm_latency >= 40 and c.vmem_banks >= 8
+
+
+@pytest.mark.parametrize("c", PRESETS.values(), ids=lambda c: c.name)
+def test_derived_sizes_fit_together(c: ChipConfig) -> None:
+    assert c.vmem_regions * c.vmem_region_bytes == c.vmem_bytes
+    assert c.vmem_banks * c.vmem_bank_rows * c.word_bytes == c.vmem_bytes
+    assert c.word_bytes >= max(c.rows, c.cols) and c.word_bytes & (c.word_bytes - 1) == 0
+    assert c.vmem_interleave * c.word_bytes >= c.hbm_bytes_per_cycle
+    assert 2 * c.acc_region_rows == c.acc_rows and c.acc_rows * 4 * c.cols == c.acc_bytes
+    assert c.slice_beats * c.hbm_bytes_per_cycle == c.slice_bytes
+    # The longest column of -128 x -128 fits a partial sum.
+    assert c.rows * 128 * 128 < 1 << (c.psum_width - 1) or c.rows * 128 * 128 == 1 << (c.psum_width - 2)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("rows", 1), ("rows", 1025), ("cols", 0), ("cols", 1025), ("dtype", "int4"), ("clock_mhz", 0),
+        ("hbm_bytes_per_cycle", 48), ("hbm_bytes_per_cycle", 4), ("hbm_bytes_per_cycle", 8192), ("hbm_latency", 39),
+        ("slice_bytes", 100), ("slice_bytes", 32), ("slice_bytes", 1 << 17), ("hbm_bytes", 0), ("hbm_bytes", 1000),
+        ("hbm_bytes", 1 << 37), ("vmem_banks", 6), ("vmem_banks", 34), ("vmem_banks", 512), ("vmem_bytes", 1000),
+        ("vmem_bytes", 256), ("vmem_bytes", 1 << 26), ("acc_bytes", 63), ("acc_bytes", 64), ("acc_bytes", 1 << 23),
+        ("feed_ports", 0), ("feed_ports", 17), ("pe_latency", 2), ("microcode_words", 15),
+        ("microcode_words", (1 << 16) + 1), ("ld_queue", 1), ("st_queue", 65), ("mxu_queue", 0), ("vpu_queue", -1),
+        ("token_max", 0), ("token_max", 256), ("watchdog_cycles", 63), ("event_ring", 3), ("event_ring", 8192),
+    ],
+)
+def test_refuses_by_name_and_value(field: str, value: object) -> None:
+    with pytest.raises(ValueError) as error:
+        ChipConfig(**{field: value})
+    assert str(error.value).startswith(field) and repr(value) in str(error.value), error.value
+
+
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(ChipConfig)])
+def test_refuses_other_types(field: str) -> None:
+    for value in (None, 1.5, True, [8]):
+        with pytest.raises(TypeError, match=field):
+            ChipConfig(**{field: value})
+
+
+def test_unknown_names_are_told_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="unknown config 'huge'.*tiny"):
+        preset("huge")
+    with pytest.raises(ValueError, match="unknown config field 'colums'.*cols"):
+        preset("tiny").replace(colums=3)
+    assert preset("tiny").replace(cols=12, acc_bytes=96 * 8).cols == 12
