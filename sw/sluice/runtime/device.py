@@ -388,8 +388,12 @@ class Device:
         UsageError
             When no program runs.
         """
-        if not (self.status["running"] or self.status["starting"]):
-            raise UsageError("halt needs a running program; none runs")
+        status = self.status
+        if not (status["running"] or status["starting"]):
+            # Between the two there is a cycle that shows neither.
+            self.transport.advance(16)
+            if not self.status["running"]:
+                raise UsageError("halt needs a running program; none runs")
         while self.status["starting"]:  # the chip halts what runs, and forgets the command before that
             self.transport.advance(16)
         self._command("halt")
