@@ -19,14 +19,14 @@ class Costs:
     config: ChipConfig
 
     #: From the doorbell to the first request of a program that loads at once.
-    start = 12
-    #: A VECTOR's pipeline, and what residual operands add.
+    start = 13
+    #: A VECTOR's pipeline, with tokens, and what residual operands add.
     vector_fill = 20
     residual_fill = 14
-    #: Request, grant, data and token of a store, without its data.
-    store_fill = 24
-    #: A token from one unit to another.
-    token = 2
+    #: Tokens, requests and answers around a store's data, and the interrupt.
+    store_fill = 9
+    #: From a PULSE_ARRAY's start to its first row's entry into the array.
+    feed = 11
     #: Words of a hardware loop around one weight tile: LOAD_WEIGHTS, PULSE_ARRAY, END and the refill behind it.
     loop_words = 6
 
@@ -43,9 +43,18 @@ class Costs:
         return max(rows, self.config.rows, self.loop_words)
 
     @property
+    def weights(self) -> int:
+        """From a LOAD_WEIGHTS' start to the entry of the first row that its tile serves."""
+        return self.config.rows + 10
+
+    @property
     def array_latency(self) -> int:
         """From a row's entry to its sums in the accumulators."""
-        return self.config.rows + self.config.cols + 4
+        return self.config.rows + self.config.cols + 2
+
+    def pulse(self, rows: int) -> int:
+        """From a PULSE_ARRAY's start to its end."""
+        return self.feed + rows + self.array_latency
 
     def vector(self, rows: int, *, window: int = 1, wide: bool = False, residual: bool = False) -> int:
         """A VECTOR of ``rows`` result rows."""

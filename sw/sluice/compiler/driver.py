@@ -130,9 +130,9 @@ class _Matmul(_Compilation):
         a = self.hbm.take(step.x, x.slices).first
         c = self.hbm.take(step.out, plan.results.slices).first
         e = Emitter(config)
-        memory = emit_matmul(e, plan, path, MatmulAddresses(a, weights, parameters, c), where)
-        texts = [("tile", plan.describe()), ("VMEM", memory.describe())]
-        return self.finish(e, {step.x: (a, x), step.out: (c, plan.results)}, plan.cycles(), texts)
+        emit_matmul(e, plan, path, MatmulAddresses(a, weights, parameters, c), where)
+        texts = [("tile", plan.describe()), ("VMEM", plan.memory.map.describe())]
+        return self.finish(e, {step.x: (a, x), step.out: (c, plan.results)}, plan.cycles, texts)
 
 
 class _Segments(_Compilation):

@@ -7,7 +7,7 @@ forward modulo the ring (:func:`backward`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from sluice.asm import Builder, Program
@@ -35,7 +35,8 @@ class Emitter(Builder):
         super().__init__(config.replace(microcode_words=1 << 16))
         self.chip = config
         self._pointers: dict[str, int] = {}
-        self._setups: dict[object, dict[str, int]] = {}
+        #: (op, unit, index) -> fields.
+        self._setups: dict[tuple[Op, int | None, int | None], dict[str, int]] = {}
 
     # -- pointers ------------------------------------------------------------------------------------------------
     def pointer(
@@ -59,6 +60,11 @@ class Emitter(Builder):
             raise Unsupported(f"{where}: {name} walks over {ring} units; address registers step over at most {FAR}")
         self.addr(self._pointers[name], base=base, strides=steps, ring=ring if steps else 0)
         return self._pointers[name]
+
+    def reserve(self, name: str) -> None:
+        """A register for a pointer that is not set yet: 0 at the start of a program."""
+        free = [r for r in range(isa.ADDRESS_REGISTERS) if r not in self._pointers.values()]
+        self._pointers[name] = free[0]
 
     def __getitem__(self, name: str) -> int:
         return self._pointers[name]
@@ -89,15 +95,24 @@ class Emitter(Builder):
         self._setups.clear()
 
     @contextmanager
-    def loop(self, level: int, count: int = 0, *, param: int | None = None) -> Iterator[None]:
-        """As of `Builder`; what the body sets up is not known at its start, nor behind it."""
-        once = count == 1 and param is None
-        if not once:
-            self.forget()
+    def loop(
+        self, level: int, count: int = 0, *, param: int | None = None, sets: Iterable[tuple[Op, int]] | None = None
+    ) -> Iterator[None]:
+        """As of `Builder`; what the body sets up is not known at its start.
+
+        Parameters
+        ----------
+        sets
+            The only setup words in the body, as (op, unit); None: any.
+        """
+        if count != 1 or param is not None:
+            if sets is None:
+                self.forget()
+            else:
+                gone = set(sets)
+                self._setups = {key: f for key, f in self._setups.items() if key[:2] not in gone}
         with super().loop(level, count, param=param):
             yield
-        if not once:
-            self.forget()
 
     def finish(self, name: str) -> Program:
         """The checked program.

@@ -5,6 +5,7 @@ Every unit of transfer begins at a slice and is padded to whole slices with zero
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -96,11 +97,21 @@ class Chunks:
 class ActivationPanels:
     """int8[M, K] as [block of rows][piece of K tiles][K tile][row][R]: what a piece's transfer brings is contiguous.
 
-    Rows and K are filled up with zeros. ``shape`` may have more dimensions, the first being the rows.
+    Attributes
+    ----------
+    shape
+        May have more dimensions, the first being the rows.
+    sizes
+        Rows of each block.
+    filled
+        Rows that transfers of each block bring; those beyond its size are zeros, as is K beyond its end.
+    tile, piece
+        Array rows R, and K tiles of a piece.
     """
 
     shape: tuple[int, ...]
-    block: int
+    sizes: tuple[int, ...]
+    filled: tuple[int, ...]
     tile: int
     piece: int
     slice_bytes: int
@@ -115,11 +126,12 @@ class ActivationPanels:
 
     @property
     def piece_slices(self) -> int:
-        return slices_of(self.piece * self.block * self.tile, self.slice_bytes)
+        """Slices from piece to piece: those of the largest."""
+        return slices_of(self.piece * max(self.filled) * self.tile, self.slice_bytes)
 
     @property
     def blocks(self) -> int:
-        return ceil_div(self.shape_2d[0], self.block)
+        return len(self.sizes)
 
     @property
     def slices(self) -> int:
@@ -127,24 +139,33 @@ class ActivationPanels:
 
     def pack(self, array: np.ndarray) -> bytes:
         m, k = self.shape_2d
-        full = np.zeros((self.blocks * self.block, self.pieces * self.piece * self.tile), np.int8)
-        full[:m, :k] = array.reshape(m, k)
-        cut = full.reshape(self.blocks, self.block, self.pieces, self.piece, self.tile).transpose(0, 2, 3, 1, 4)
-        size = self.piece_slices * self.slice_bytes
-        return _units(np.ascontiguousarray(cut).reshape(self.blocks * self.pieces, -1), size)
+        flat = array.reshape(m, k)
+        out, first = [], 0
+        for size, filled in zip(self.sizes, self.filled, strict=True):
+            block = np.zeros((filled, self.pieces * self.piece * self.tile), np.int8)
+            block[:size, :k] = flat[first : first + size]
+            first += size
+            cut = block.reshape(filled, self.pieces, self.piece, self.tile).transpose(1, 2, 0, 3)
+            cut = np.ascontiguousarray(cut).reshape(self.pieces, -1)
+            out.append(_units(cut, self.piece_slices * self.slice_bytes))
+        return b"".join(out)
 
     def unpack(self, data: bytes) -> np.ndarray:
         m, k = self.shape_2d
-        units = np.frombuffer(data, np.int8).reshape(self.blocks * self.pieces, -1)
-        cut = units[:, : self.piece * self.block * self.tile]
-        cut = np.ascontiguousarray(cut).reshape(self.blocks, self.pieces, self.piece, self.block, self.tile)
-        full = cut.transpose(0, 3, 1, 2, 4).reshape(self.blocks * self.block, -1)
-        return np.ascontiguousarray(full[:m, :k]).reshape(self.shape)
+        units = np.frombuffer(data, np.int8).reshape(self.blocks, self.pieces, -1)
+        out = np.empty((m, k), np.int8)
+        first = 0
+        for unit, size, filled in zip(units, self.sizes, self.filled, strict=True):
+            cut = np.ascontiguousarray(unit[:, : self.piece * filled * self.tile])
+            block = cut.reshape(self.pieces, self.piece, filled, self.tile).transpose(2, 0, 1, 3).reshape(filled, -1)
+            out[first : first + size] = block[:size, :k]
+            first += size
+        return out.reshape(self.shape)
 
     def __str__(self) -> str:
         return (
-            f"{self.blocks} blocks of {self.block} rows, each {self.pieces} pieces of {self.piece} x {self.tile} of K, "
-            f"{self.piece_slices} slices each"
+            f"{self.blocks} blocks of up to {max(self.filled)} rows, each {self.pieces} pieces of {self.piece} x "
+            f"{self.tile} of K, {self.piece_slices} slices each"
         )
 
 
@@ -207,43 +228,48 @@ class ResultPanels:
 
     shape: tuple[int, ...]
     dtype: str
-    block: int
+    sizes: tuple[int, ...]
     cols: int
     slice_bytes: int
+
+    @property
+    def block(self) -> int:
+        return max(self.sizes)
 
     @property
     def panel_slices(self) -> int:
         return slices_of(self.block * self.cols * np.dtype(self.dtype).itemsize, self.slice_bytes)
 
     @property
-    def cuts(self) -> tuple[Cut, Cut]:
-        return Cut(self.shape[0], self.block), Cut(int(np.prod(self.shape[1:])), self.cols)
+    def strips(self) -> Cut:
+        return Cut(int(np.prod(self.shape[1:])), self.cols)
 
     @property
     def slices(self) -> int:
-        rows, cols = self.cuts
-        return rows.count * cols.count * self.panel_slices
+        return len(self.sizes) * self.strips.count * self.panel_slices
 
     def pack(self, array: np.ndarray) -> bytes:
-        rows, cols = self.cuts
-        flat = np.asarray(array, np.dtype(self.dtype).newbyteorder("<")).reshape(rows.total, cols.total)
+        flat = np.asarray(array, np.dtype(self.dtype).newbyteorder("<")).reshape(self.shape[0], -1)
         unit = self.panel_slices * self.slice_bytes
-        panels = [flat[i : i + rows.step, j : j + cols.step] for i, j in self._corners()]
-        return b"".join(np.ascontiguousarray(p).tobytes().ljust(unit, b"\0") for p in panels)
+        return b"".join(np.ascontiguousarray(p).tobytes().ljust(unit, b"\0") for p in self._panels(flat))
 
     def unpack(self, data: bytes) -> np.ndarray:
-        rows, cols = self.cuts
-        out = np.empty((rows.total, cols.total), self.dtype)
+        out = np.empty((self.shape[0], self.strips.total), self.dtype)
         unit, dtype = self.panel_slices * self.slice_bytes, np.dtype(self.dtype).newbyteorder("<")
-        for index, (i, j) in enumerate(self._corners()):
-            block = out[i : i + rows.step, j : j + cols.step]
-            block[...] = np.frombuffer(data, dtype, block.size, index * unit).reshape(block.shape)
+        for index, panel in enumerate(self._panels(out)):
+            panel[...] = np.frombuffer(data, dtype, panel.size, index * unit).reshape(panel.shape)
         return out.reshape(self.shape)
 
-    def _corners(self) -> list[tuple[int, int]]:
-        rows, cols = self.cuts
-        return [(i * rows.step, j * cols.step) for i in range(rows.count) for j in range(cols.count)]
+    def _panels(self, array: np.ndarray) -> Iterator[np.ndarray]:
+        """Views of the panels in order."""
+        first = 0
+        for size in self.sizes:
+            for strip in range(self.strips.count):
+                yield array[first : first + size, strip * self.cols : (strip + 1) * self.cols]
+            first += size
 
     def __str__(self) -> str:
-        rows, cols = self.cuts
-        return f"{rows.count} x {cols.count} panels of {self.block} x {self.cols}, {self.panel_slices} slices each"
+        return (
+            f"{len(self.sizes)} x {self.strips.count} panels of up to {self.block} x {self.cols}, {self.panel_slices} "
+            "slices each"
+        )

@@ -21,21 +21,23 @@ loop at its end if need be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from sluice_hw.isa import AccMode, Op
 
 from .emit import Emitter
 from .errors import CompileError
-from .place import VmemMap
 from .plan_matmul import MatmulPlan
+from .schedule_matmul import KA, KAB, KB, KT, MB, NT, Group, MatmulSchedule, Part
 from .tiles import ceil_div
 from .vector_mode import OutputPath
 
 __all__ = ["MatmulAddresses", "emit_matmul"]
 
-MB, NT, KAB, KA, KB, KT = range(6)
+
+#: What is set up inside the loops over strips, pieces and tiles.
+_LOADS = ((Op.DMA_SHAPE, 0),)
 
 
 @dataclass(frozen=True)
@@ -48,75 +50,33 @@ class MatmulAddresses:
     results: int
 
 
-def emit_matmul(e: Emitter, plan: MatmulPlan, path: OutputPath, at: MatmulAddresses, where: str) -> VmemMap:
-    """Write the program of a plan (all but HALT) and return its memory map."""
-    memory = plan.vmem()
-    _Matmul(e, plan, path, at, memory, where).run()
-    return memory
-
-
-@dataclass(frozen=True)
-class _Part:
-    """K tiles of a group that run in one hardware loop nest.
-
-    ``load`` is the loop level of its transfers (None: none of its own), ``times`` the iterations of that level,
-    ``tiles``
-    whole tiles per iteration, ``rest`` rows of a smaller tile behind them.
-    """
-
-    load: int | None
-    times: int
-    tiles: int
-    rest: int
-    waits_a: bool = False
-    waits_b: bool = False
-    tail: bool = False
-
-
-@dataclass(frozen=True)
-class _Group:
-    """What the groups of a run of strips have in common."""
-
-    rows: int
-    cols: int
-    parts: tuple[_Part, ...]
-    prefetch: tuple[int, bool] = (0, False)
-    """Main pieces, and whether the tail piece, of the next block's activations that are loaded before the tiles."""
-    frees_slot: bool = False
-    """The prefetch begins by waiting for the slot."""
-    ready: bool = False
-    """The prefetch ends the block and gives its token."""
-    takes_block: bool = False
-    """The first PULSE_ARRAY waits for the block."""
-    frees_block: bool = False
-    params_first: bool = False
+def emit_matmul(e: Emitter, plan: MatmulPlan, path: OutputPath, at: MatmulAddresses, where: str) -> None:
+    """Write the program of a plan (all but HALT)."""
+    _Matmul(e, plan, path, at, where).run()
 
 
 class _Matmul:
-    def __init__(
-        self, e: Emitter, plan: MatmulPlan, path: OutputPath, at: MatmulAddresses, memory: VmemMap, where: str
-    ) -> None:
-        self.e, self.plan, self.path, self.at, self.memory, self.where = e, plan, path, at, memory, where
-        self.config = plan.config
+    def __init__(self, e: Emitter, plan: MatmulPlan, path: OutputPath, at: MatmulAddresses, where: str) -> None:
+        self.e, self.plan, self.path, self.at, self.where = e, plan, path, at, where
+        self.config, self.memory = plan.config, plan.memory
+        self.schedule = MatmulSchedule(plan)
 
     # -- whole program -------------------------------------------------------------------------------------------
     def run(self) -> None:
         e, plan = self.e, self.plan
         e.note(plan.describe())
-        early = plan.mode != "blocked"
-        self._load_pointers(("b", "a"))
-        if early:
-            # The first piece before anything else, so that its latency hides the rest of the set-up.
-            with e.loop(KAB, 1):
-                self._read("b", main=plan.main_pieces > 0, signal="mxu")
-                self._read("a", main=plan.main_pieces > 0, signal="mxu")
+        if plan.mode == "blocked":
+            self._weight_loads()
+            self._activation_loads()
+        else:
+            self._first_loads()
         self._pointers()
-        for _ in range(2):
+        for _ in range(plan.groups):
             e.sync("vpu", signal="mxu")
-        for _ in range(plan.out_slots):
+        for _ in range(self.memory.results.ring // self.memory.results.step):
             e.sync("st", signal="vpu")
         if plan.mode == "streamed":
-            for _ in range(plan.ring - 1):  # the first piece is under way
+            for _ in range(plan.ring - self.schedule.lead):  # the first pieces are under way
                 e.sync("mxu", signal="ld")
         if plan.mode == "blocked":
             for _ in range(plan.ring):
@@ -125,168 +85,84 @@ class _Matmul:
                 for _ in range(2):
                     e.sync("vpu", signal="ld")
         e.setup(Op.FEED_SEGMENT, index=0, lo=0, hi=self.config.rows)
-        for times, groups in self._blocks():
+        for times, groups in self.schedule.blocks():
             with e.loop(MB, times):
                 for strips, group in groups:
                     self._setup_group(group)
-                    with e.loop(NT, strips):
+                    with e.loop(NT, strips, sets=_LOADS):
                         self._group(group)
-                if plan.mode == "resident" and plan.blocks.count > 1 and groups[0][1].parts[0].waits_b:
+                if plan.mode == "resident" and plan.blocks > 1 and groups[0][1].first:
                     # All that the first block loaded is there: the token that later blocks get from their transfers.
                     e.sync("ld", signal="mxu")
 
-    def _load_pointers(self, which: tuple[str, ...]) -> None:
-        """LD's pointers into HBM and VMEM."""
-        plan, at, where = self.plan, self.at, self.where
-        pieces, strips, blocked = plan.pieces.count, plan.strips.count, plan.mode == "blocked"
-        if "b" in which:
-            step = plan.weights.piece_slices
-            size = plan.piece * plan.tile_bytes
-            both = dict.fromkeys((KAB, KB), step)
-            total = strips * pieces * step
-            self.e.pointer("b_hbm", at.weights, both, ring=total, where=where)
-            both = dict.fromkeys((KAB, KB), size)
-            self.e.pointer(
-                "b_vmem", self.memory["weights"].address, both, ring=self.memory["weights"].size, where=where
-            )
-        if "a" in which:
-            layout = plan.activations((plan.m, plan.k))
-            step = layout.piece_slices
-            size = plan.piece * plan.panel_bytes
-            steps = dict.fromkeys((KAB, KA), step)
-            if blocked:
-                steps |= {NT: -pieces * step, MB: pieces * step}
-            self.e.pointer("a_hbm", at.activations, steps, ring=layout.slices, where=where)
-            buffer = self.memory["activations"]
-            self.e.pointer("a_vmem", buffer.address, dict.fromkeys((KAB, KA), size), ring=buffer.size, where=where)
+    def _first_loads(self) -> None:
+        """The first pieces before anything else, so that their latency hides the rest of the set-up.
+
+        A program starts with all address registers 0. Where that is the address, it need not be set before the very
+        first load, whose arrival everything waits for.
+        """
+        e, main = self.e, self.plan.main_pieces > 0
+        self._weight_loads(only_if_nonzero=True)
+        self._read("b", main=main, signal="mxu")
+        self._weight_loads()
+        self._activation_loads()
+        with e.loop(KAB, 1):
+            self._read("a", main=main, rows=self.plan.filled[0], signal="mxu")
+        for main, run in groupby(self.schedule.is_main(i) for i in range(1, self.schedule.lead)):
+            with e.loop(KAB, len(list(run)), sets=_LOADS):
+                self._read("b", main=main, signal="mxu")
+                self._read("a", main=main, rows=self.plan.filled[0], signal="mxu")
+
+    def _weight_loads(self, only_if_nonzero: bool = False) -> None:
+        """LD's pointers to weights in HBM and VMEM."""
+        plan, walk, where = self.plan, self.memory.weights, self.where
+        slices = plan.weights.piece_slices
+        total = plan.strips.count * plan.pieces.count * slices
+        for name, first, step, ring in (
+            ("b_hbm", self.at.weights, slices, total), ("b_vmem", walk.first, walk.piece, walk.ring)
+        ):  # fmt: skip
+            if only_if_nonzero and not first:
+                self.e.reserve(name)
+            else:
+                self.e.pointer(name, first, dict.fromkeys((KAB, KB), step), ring=ring, where=where)
+
+    def _activation_loads(self) -> None:
+        """LD's pointers to activations."""
+        plan, walk, where = self.plan, self.memory.activations, self.where
+        layout = plan.activations((plan.m, plan.k))
+        slices = layout.piece_slices
+        steps = dict.fromkeys((KAB, KA), slices)
+        if plan.mode == "blocked":
+            steps |= {NT: -plan.pieces.count * slices, MB: plan.pieces.count * slices}
+        self.e.pointer("a_hbm", self.at.activations, steps, ring=layout.slices, where=where)
+        self.e.pointer("a_vmem", walk.first, dict.fromkeys((KAB, KA), walk.piece), ring=walk.ring, where=where)
 
     def _pointers(self) -> None:
         e, plan, memory, where = self.e, self.plan, self.memory, self.where
-        a, b, out = memory["activations"], memory["weights"], memory["results"]
-        e.pointer("lw", b.address, {KT: plan.tile_bytes}, ring=b.size, where=where)
-        steps = {KT: plan.panel_bytes}
+        a, b, out = memory.activations, memory.weights, memory.results
+        back = {MB: -plan.strips.count * plan.steps * b.step} if plan.mode == "resident" else {}
+        e.pointer("lw", b.first, {KT: b.step} | back, ring=b.ring, where=where)
+        steps = {KT: a.step}
         if plan.mode != "blocked":
-            steps |= {NT: -plan.steps * plan.panel_bytes, MB: plan.steps * plan.panel_bytes}
-        e.pointer("pulse", a.address, steps, ring=a.size, where=where)
+            steps |= {NT: -plan.steps * a.step, MB: plan.steps * a.step}
+        e.pointer("pulse", a.first, steps, ring=a.ring, where=where)
         region = self.config.acc_region_rows
-        e.pointer("acc", 0, {NT: region}, ring=2 * region, where=where)
-        e.pointer("result", out.address, {NT: out.slot}, ring=out.size, where=where)
+        # Region by region; with more groups one place further each time around.
+        ring = 2 * region - (plan.block if plan.groups > 2 else 0)
+        e.pointer("acc", 0, {NT: region}, ring=ring, where=where)
+        e.pointer("result", out.first, {NT: out.step}, ring=out.ring, where=where)
         e.pointer("store", self.at.results, {NT: plan.results.panel_slices}, ring=plan.results.slices + 1, where=where)
         if plan.params:
-            block = memory["parameters"]
-            step = block.slot if plan.mode == "blocked" else self.config.param_bytes
-            e.pointer("params", block.address, {NT: step}, ring=block.size, where=where)
-            total = plan.param_slices
+            p, total = memory.parameters, plan.param_slices
+            e.pointer("params", p.first, {NT: p.step}, ring=p.ring, where=where)
             if plan.mode == "blocked":
                 ring = total * plan.strips.count
                 e.pointer("params_hbm", self.at.parameters, {NT: total}, ring=ring, where=where)
             else:
                 e.pointer("params_hbm", self.at.parameters, where=where)
 
-    # -- which groups there are ----------------------------------------------------------------------------------
-    def _blocks(self) -> Iterator[tuple[int, list[tuple[int, _Group]]]]:
-        """(iterations of MB, [(iterations of NT, group)])."""
-        plan = self.plan
-        if plan.mode == "blocked":
-            for times, rows in plan.blocks.runs():
-                yield times, self._strips(rows, [self._parts(KAB, a=True, b=True)] * plan.strips.count, [(0, False)])
-            return
-        count = plan.blocks.count
-        sizes = [plan.blocks.size(i) for i in (0, count - 1)]
-        yield 1, self._first_block(sizes[0])
-        if count > 2:
-            yield count - 2, self._later_block(plan.block, prefetch=True)
-        if count > 1:
-            yield 1, self._later_block(sizes[1], prefetch=False)
-
-    def _first_block(self, rows: int) -> list[tuple[int, _Group]]:
-        plan = self.plan
-        strips = plan.strips.count
-        main = plan.main_pieces
-        parts: list[_Part] = []
-        # The first piece has been asked for already.
-        whole, rest = plan.tail_tiles
-        if main:
-            parts.append(_Part(None, 1, plan.piece, 0, True, True))
-            if main > 1:
-                parts.append(_Part(KAB, main - 1, plan.piece, 0, True, True))
-            if plan.has_tail:
-                parts.append(_Part(KAB, 1, whole, rest, True, True, tail=True))
-        else:
-            parts.append(_Part(None, 1, whole, rest, True, True, tail=True))
-        others = self._parts(KB, a=False, b=True)
-        share = self._share(strips - 1 or 1) if plan.blocks.count > 1 else []
-        if strips > 1:
-            share = [(0, False), *share]
-        return self._strips(rows, [tuple(parts), *[others] * (strips - 1)], share, first=True)
-
-    def _later_block(self, rows: int, prefetch: bool) -> list[tuple[int, _Group]]:
-        strips = self.plan.strips.count
-        resident = self.plan.mode == "resident"
-        parts = self._parts(None, a=False, b=False) if resident else self._parts(KB, a=False, b=True)
-        return self._strips(rows, [parts] * strips, self._share(strips) if prefetch else [], later=True)
-
-    def _share(self, groups: int) -> list[tuple[int, bool]]:
-        """Pieces of the next block that each of ``groups`` groups loads: (main pieces, whether the tail)."""
-        plan = self.plan
-        left, tail = plan.main_pieces, plan.has_tail
-        each = ceil_div(plan.pieces.count, groups)
-        out = []
-        while left or tail:
-            now = min(each, left)
-            left -= now
-            last = tail and not left and now < each
-            tail = tail and not last
-            out.append((now, last))
-        return out
-
-    def _parts(self, load: int | None, *, a: bool, b: bool) -> tuple[_Part, ...]:
-        plan = self.plan
-        whole, rest = plan.tail_tiles
-        if load is None:
-            return (_Part(None, 1, plan.k_tiles.full, plan.k_tiles.rest),)
-        parts = []
-        if plan.main_pieces:
-            parts.append(_Part(load, plan.main_pieces, plan.piece, 0, a, b))
-        if plan.has_tail:
-            parts.append(_Part(load, 1, whole, rest, a, b, tail=True))
-        return tuple(parts)
-
-    def _strips(
-        self,
-        rows: int,
-        parts: list[tuple[_Part, ...]],
-        share: list[tuple[int, bool]],
-        first: bool = False,
-        later: bool = False,
-    ) -> list[tuple[int, _Group]]:
-        """Runs of equal groups."""
-        plan = self.plan
-        count = plan.strips.count
-        share = share + [(0, False)] * (count - len(share))
-        resident = plan.mode == "resident"
-        ends = max((i for i, s in enumerate(share) if s[0] or s[1]), default=-1)
-        groups = [
-            _Group(
-                rows, plan.strips.size(i), parts[i], share[i],
-                frees_slot=later and i == 0 and ends >= 0,
-                ready=later and resident and i == ends,
-                takes_block=later and resident and i == 0,
-                frees_block=plan.mode != "blocked" and plan.blocks.count > 2 and i == count - 1,
-                params_first=first and i == 0,
-            )
-            for i in range(count)
-        ]  # fmt: skip
-        runs: list[tuple[int, _Group]] = []
-        for group in groups:
-            if runs and runs[-1][1] == group:
-                runs[-1] = (runs[-1][0] + 1, group)
-            else:
-                runs.append((1, group))
-        return runs
-
     # -- one group -----------------------------------------------------------------------------------------------
-    def _setup_group(self, group: _Group) -> None:
+    def _setup_group(self, group: Group) -> None:
         e, plan, mode = self.e, self.plan, self.path.mode
         cols, size = group.cols, group.cols * plan.out_bytes
         e.setup(Op.FEED_SHAPE, n0=group.rows, n1=1, n2=1, s0=self.config.rows, segments=1)
@@ -294,20 +170,25 @@ class _Matmul:
         e.setup(Op.VECTOR_MODE, cols=cols, **mode)
         e.setup(Op.DMA_SHAPE, unit=1, row_bytes=group.rows * size, rows=1)
 
-    def _read(self, what: str, *, main: bool, **tokens: object) -> None:
-        """Load one piece of activations or weights."""
+    def _read(self, what: str, *, main: bool, rows: int = 0, **tokens: object) -> None:
+        """Load one piece of activations (of a block whose transfers bring ``rows``) or weights."""
         plan, e = self.plan, self.e
         tiles = plan.piece if main else plan.tail_count
-        size = tiles * (plan.panel_bytes if what == "a" else plan.tile_bytes)
-        e.setup(Op.DMA_SHAPE, unit=0, row_bytes=size, rows=1)
-        count = ceil_div(size, self.config.slice_bytes)
+        tile, walk, pitch = plan.tile_bytes, self.memory.weights, plan.tile_bytes
+        if what == "a":
+            tile, walk, pitch = rows * self.config.rows, self.memory.activations, plan.panel_bytes
+        pitch = walk.pitch or pitch
+        if pitch == tile:
+            e.setup(Op.DMA_SHAPE, unit=0, row_bytes=tiles * tile, rows=1)
+        else:
+            e.setup(Op.DMA_SHAPE, unit=0, row_bytes=tile, rows=tiles, pitch=pitch)
+        count = ceil_div(tiles * tile, self.config.slice_bytes)
         if count >= 1 << 16:
             raise CompileError(f"{self.where}: a transfer of {count} slices; a train has at most 65535")
         e.op(Op.HBM_READ_SLICE, hbm=e[f"{what}_hbm"], vmem=e[f"{what}_vmem"], count=count, **tokens)
 
-    def _group(self, group: _Group) -> None:
+    def _group(self, group: Group) -> None:
         e, plan = self.e, self.plan
-        self._prefetch(group)
         if plan.mode == "blocked" and plan.params:
             size = self.config.param_bytes
             e.setup(Op.DMA_SHAPE, unit=0, row_bytes=size, rows=1)
@@ -321,58 +202,50 @@ class _Matmul:
             )
         for index, part in enumerate(group.parts):
             self._part(group, part, first=index == 0, last=index == len(group.parts) - 1)
-        if group.params_first and plan.blocks.count > 1 and plan.strips.count == 1:
-            self._prefetch(group, late=True)
-        if group.params_first and plan.params:
+        if group.first and plan.params:
             size = plan.strips.count * self.config.param_bytes
             e.setup(Op.DMA_SHAPE, unit=0, row_bytes=size, rows=1)
             e.op(Op.HBM_READ_SLICE, hbm=e["params_hbm"], vmem=e["params"], count=plan.param_slices, signal="vpu")
+        self._late_loads(group)
         skip = plan.steps - plan.k_tiles.count
         if skip:
-            with e.loop(KT, skip):
+            with e.loop(KT, skip, sets=()):
                 pass
         if plan.params:
             if plan.mode == "blocked":
                 e.op(Op.LOAD_PARAMS, vmem=e["params"], wait="ld", signal="ld")
             else:
-                e.op(Op.LOAD_PARAMS, vmem=e["params"], wait="ld" if group.params_first else "")
-        signal = ["mxu", "st"] + (["ld"] if group.frees_block else [])
+                e.op(Op.LOAD_PARAMS, vmem=e["params"], wait="ld" if group.first else "")
+        signal = ["mxu", "st"] + (["ld"] if group.frees_slot else [])
         e.op(Op.VECTOR, src=e["acc"], dst=e["result"], wait=["mxu", "st"], signal=signal)
         count = ceil_div(group.rows * group.cols * plan.out_bytes, self.config.slice_bytes)
         e.op(Op.HBM_WRITE_SLICE, hbm=e["store"], vmem=e["result"], count=count, wait="vpu", signal="vpu")
 
-    def _prefetch(self, group: _Group, late: bool = False) -> None:
-        """Load the group's share of the next block."""
-        e = self.e
-        main, tail = group.prefetch
-        alone = group.params_first and self.plan.strips.count == 1
-        if alone != late:
-            return
-        waits = group.frees_slot
-        ready = group.ready
-        if main:
-            with e.loop(KA, main):
-                wait = {"vpu": (KA,)} if waits else {}
-                self._read("a", main=True, wait=wait, signal={"mxu": (KA,)} if ready and not tail else {})
-        if tail:
-            with e.loop(KA, 1):
-                wait = "vpu" if waits and not main else ""
-                self._read("a", main=False, wait=wait, signal="mxu" if ready else "")
+    def _late_loads(self, group: Group) -> None:
+        """Load the next block behind the tiles, where there was no room between them."""
+        rows = self.plan.filled[-1]
+        for main, times in ((True, group.late[0]), (False, int(group.late[1]))):
+            if times:
+                with self.e.loop(KA, times, sets=_LOADS):
+                    self._read("a", main=main, rows=rows)
 
-    def _part(self, group: _Group, part: _Part, *, first: bool, last: bool) -> None:
-        e = self.e
-        if part.load is None:
+    def _part(self, group: Group, part: Part, *, first: bool, last: bool) -> None:
+        if part.level is None:
             self._tiles(group, part, (), first=first, last=last)
             return
-        with e.loop(part.load, part.times):
-            if part.waits_b:
-                wait = "" if self.plan.mode == "resident" else "mxu"
-                self._read("b", main=not part.tail, signal="mxu", wait=wait)
-            if part.waits_a:
-                self._read("a", main=not part.tail, signal="mxu")
-            self._tiles(group, part, (part.load,), first=first, last=last)
+        ahead = [p for p in group.parts if p.prefetches]
+        with self.e.loop(part.level, part.times, sets=_LOADS):
+            for what, main in part.loads:
+                if what == "n":
+                    wait = {"vpu": (part.level,)} if group.takes_slot and part is ahead[0] else {}
+                    signal = {"mxu": (part.level,)} if group.ready and part is ahead[-1] else {}
+                    self._read("a", main=main, rows=self.plan.filled[-1], wait=wait, signal=signal)
+                else:
+                    wait = {} if what == "a" or self.plan.mode == "resident" else {"mxu": ()}
+                    self._read(what, main=main, rows=group.rows, wait=wait, signal="mxu")
+            self._tiles(group, part, (part.level,), first=first, last=last)
 
-    def _tiles(self, group: _Group, part: _Part, outer: tuple[int, ...], *, first: bool, last: bool) -> None:
+    def _tiles(self, group: Group, part: Part, outer: tuple[int, ...], *, first: bool, last: bool) -> None:
         """The loop over K tiles: whole ones, then the smaller one."""
         e, plan = self.e, self.plan
         runs = [(n, k) for n, k in ((part.tiles, self.config.rows), (1, part.rest)) if n and k]
@@ -380,13 +253,14 @@ class _Matmul:
             opens, closes = index == 0, index == len(runs) - 1
             begins = first and opens  # the group's first tiles, in the first iterations of ``levels``
             levels = (*outer, KT)
-            with e.loop(KT, times):
-                # A piece's tokens are taken with its first tile, and given with its last.
-                piece_wait = {"ld": (KT,)} if opens else {}
+            with e.loop(KT, times, sets=()):
+                # A piece's tokens are taken with its first tile, and given with its last; here each may be a piece.
+                each = () if self.plan.piece == 1 else (KT,)
+                piece_wait = {"ld": each} if opens else {}
                 frees_b = plan.mode == "streamed" and closes
                 e.op(
                     Op.LOAD_WEIGHTS, vmem=e["lw"], pitch=self.config.cols, k=k, n=group.cols,
-                    wait=piece_wait if part.waits_b else {}, signal={"ld": (KT,)} if frees_b else {},
+                    wait=piece_wait if part.waits_b else {}, signal={"ld": each} if frees_b else {},
                 )  # fmt: skip
                 wait: dict[str, tuple[int, ...]] = {}
                 signal: dict[str, tuple[int, ...]] = {}
@@ -399,7 +273,7 @@ class _Matmul:
                 if last and closes:
                     signal["vpu"] = levels
                 if plan.mode == "blocked" and closes:
-                    signal["ld"] = (KT,)
+                    signal["ld"] = each
                 e.op(
                     Op.PULSE_ARRAY, vmem=e["pulse"], acc=e["acc"], swap=1,
                     acc_mode=AccMode.FIRST if begins else AccMode.ACCUMULATE,

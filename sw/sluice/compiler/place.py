@@ -23,18 +23,21 @@ class Buffer:
     Attributes
     ----------
     size
-        Bytes of all slots together.
+        Bytes, all slots together; of a spread buffer those in each region.
     slots
         Equal parts that are used in turn.
+    spread
+        Neighbouring regions in each of which it has ``size`` bytes, at the same offset.
     born, dies
         Steps between which it holds something, both included; others may use the place at other times.
-    streams
-        Names of what reads or writes it at the same time as another buffer's streams.
+    apart
+        Names of buffers whose streams run at the same time, so that sharing banks with them costs time.
     """
 
     name: str
     size: int
     slots: int = 1
+    spread: int = 1
     born: int = 0
     dies: int = 1 << 30
     apart: frozenset[str] = frozenset()
@@ -43,10 +46,6 @@ class Buffer:
     @property
     def slot(self) -> int:
         return self.size // self.slots
-
-    @property
-    def end(self) -> int:
-        return self.address + self.size
 
     def overlaps(self, other: Buffer) -> bool:
         """Whether both hold something at the same time."""
@@ -69,9 +68,17 @@ class VmemMap:
         """DMA moves a beat a cycle from multiples of this; words are aligned to it as well."""
         return max(self.config.hbm_bytes_per_cycle, self.config.word_bytes)
 
-    def regions(self, address: int, size: int) -> set[int]:
+    def pieces(self, buffer: Buffer, address: int | None = None) -> list[tuple[int, int]]:
+        """(first byte, one past the last) of each contiguous piece."""
+        at, step = buffer.address if address is None else address, self.config.vmem_region_bytes
+        return [(at + i * step, at + i * step + buffer.size) for i in range(buffer.spread)]
+
+    def regions(self, buffer: Buffer, address: int | None = None) -> set[int]:
         step = self.config.vmem_region_bytes
-        return set(range(address // step, (address + max(size, 1) - 1) // step + 1))
+        found: set[int] = set()
+        for first, end in self.pieces(buffer, address):
+            found.update(range(first // step, (max(end, first + 1) - 1) // step + 1))
+        return found
 
     def place(self, buffer: Buffer) -> Buffer:
         """Find a place, in regions that no buffer of ``buffer.apart`` uses where possible.
@@ -82,25 +89,26 @@ class VmemMap:
             With the bytes needed, free, and in the largest hole (at the buffer's time).
         """
         others = [b for b in self.buffers.values() if b.overlaps(buffer)]
-        best: tuple[int, int, int] | None = None
-        for at in self._candidates(buffer, others):
-            if at < 0 or at + buffer.size > self.config.vmem_bytes:
+        taken = [piece for b in others for piece in self.pieces(b)]
+        rivals = [self.regions(b) for b in others if b.name in buffer.apart or buffer.name in b.apart]
+        best: tuple[int, int] | None = None
+        for at in self._candidates(buffer, taken):
+            mine = self.pieces(buffer, at)
+            if at < 0 or mine[-1][1] > self.config.vmem_bytes:
                 continue
-            if any(at < b.end and b.address < at + buffer.size for b in others):
+            if any(a < end and first < b for a, b in mine for first, end in taken):
                 continue
-            mine = self.regions(at, buffer.size)
-            shared = sum(bool(mine & self.regions(b.address, b.size)) for b in others if self._apart(b, buffer))
-            inner = self._inner_conflict(at, buffer)
-            # Among equals: fewest regions touched that are still empty, then the lowest address.
-            score = (shared * 2 + inner, at)
-            if best is None or score < best[:2]:
-                best = (*score, at)
+            here = self.regions(buffer, at)
+            score = (2 * sum(bool(here & r) for r in rivals) + self._inner_conflict(at, buffer), at)
+            if best is None or score < best:
+                best = score
         if best is None:
             free, largest = self.room(buffer)
-            raise DoesNotFit(buffer.name, needed=buffer.size, free=free, largest=largest)
-        buffer.address = best[2]
-        mine = self.regions(buffer.address, buffer.size)
-        clash = [b.name for b in others if self._apart(b, buffer) and mine & self.regions(b.address, b.size)]
+            raise DoesNotFit(buffer.name, needed=buffer.size * buffer.spread, free=free, largest=largest)
+        buffer.address = best[1]
+        here = self.regions(buffer)
+        apart = [b for b in others if b.name in buffer.apart or buffer.name in b.apart]
+        clash = [b.name for b in apart if here & self.regions(b)]
         if clash:
             self.notes.append(f"{buffer.name} shares banks with {', '.join(clash)}")
         if self._inner_conflict(buffer.address, buffer):
@@ -108,29 +116,28 @@ class VmemMap:
         self.buffers[buffer.name] = buffer
         return buffer
 
-    @staticmethod
-    def _apart(a: Buffer, b: Buffer) -> bool:
-        return a.name in b.apart or b.name in a.apart
-
     def _inner_conflict(self, at: int, buffer: Buffer) -> bool:
         """Whether the first two slots, of which one is filled while the other is used, share a region."""
         if buffer.slots < 2:
             return False
-        return bool(self.regions(at, buffer.slot) & self.regions(at + buffer.slot, buffer.slot))
+        step, slot = self.config.vmem_region_bytes, buffer.slot
+        return (at + slot - 1) // step == (at + slot) // step or at // step == (at + slot) // step
 
-    def _candidates(self, buffer: Buffer, others: list[Buffer]) -> list[int]:
+    def _candidates(self, buffer: Buffer, taken: list[tuple[int, int]]) -> list[int]:
         step, align = self.config.vmem_region_bytes, self.align
-        starts = {0, *(round_up(b.end, align) for b in others)}
         bounds = range(0, self.config.vmem_bytes, step)
-        starts.update(round_up(at, align) for at in bounds)
+        starts = {0, *(round_up(end, align) for _, end in taken), *(round_up(at, align) for at in bounds)}
+        if buffer.spread > 1:  # the same offset in each region
+            starts = {region + start % step for region in bounds for start in starts}
+        else:
+            starts.update((first - buffer.size) // align * align for first, _ in taken)
         if buffer.slots > 1:  # slot 0 at the end of a region, slot 1 at the start of the next
-            starts.update((at - buffer.slot) // align * align for at in bounds if (at - buffer.slot) % align == 0)
-        starts.update((b.address - buffer.size) // align * align for b in others)
+            starts.update(at - buffer.slot for at in bounds if (at - buffer.slot) % align == 0)
         return sorted(starts)
 
     def room(self, buffer: Buffer) -> tuple[int, int]:
         """Free bytes, and the largest free piece, at the time of ``buffer``."""
-        taken = sorted((b.address, b.end) for b in self.buffers.values() if b.overlaps(buffer))
+        taken = sorted(piece for b in self.buffers.values() if b.overlaps(buffer) for piece in self.pieces(b))
         free, largest, at = 0, 0, 0
         for start, end in [*taken, (self.config.vmem_bytes, self.config.vmem_bytes)]:
             gap = max(start - at, 0)
@@ -138,14 +145,15 @@ class VmemMap:
         return free, largest
 
     def describe(self) -> str:
-        lines = []
+        lines, used = [], 0
         for b in sorted(self.buffers.values(), key=lambda b: (b.address, b.born)):
-            regions = sorted(self.regions(b.address, b.size))
-            where = f"{regions[0]}" if len(regions) == 1 else f"{regions[0]}..{regions[-1]}"
-            slots = f" in {b.slots} slots" if b.slots > 1 else ""
-            lines.append(f"  {b.address:#08x} {b.size:9d} bytes{slots}, regions {where}: {b.name}")
-        used = max((b.end for b in self.buffers.values()), default=0)
-        lines.append(f"  {used} of {self.config.vmem_bytes} bytes up to the last buffer")
+            regions = sorted(self.regions(b))
+            where = f"region {regions[0]}" if len(regions) == 1 else f"regions {regions[0]} to {regions[-1]}"
+            how = f" in {b.slots} slots" if b.slots > 1 else ""
+            how += " in each" if b.spread > 1 else ""
+            lines.append(f"  {b.address:#08x} {b.size:9d} bytes{how}, {where}: {b.name}")
+            used += b.size * b.spread
+        lines.append(f"  {used} bytes in all buffers, VMEM has {self.config.vmem_bytes}")
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
 

@@ -6,6 +6,8 @@ What the three kinds of plan mean stands in ``lower_matmul``, which emits them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
 
 from sluice_hw.config import ChipConfig
 
@@ -15,9 +17,46 @@ from .layout import ActivationPanels, ResultPanels, WeightTiles
 from .place import Buffer, VmemMap
 from .tiles import Cut, ceil_div, round_up
 
-__all__ = ["MODES", "MatmulPlan", "plan_matmul"]
+__all__ = ["MODES", "MatmulMemory", "MatmulPlan", "Walk", "plan_matmul"]
 
 MODES = ("resident", "streamed", "blocked")
+#: Groups whose sums may stand in the accumulators, and result panels in VMEM.
+GROUPS, PANELS = 4, 3
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A pointer's way over tiles (or slots) in VMEM.
+
+    Attributes
+    ----------
+    first
+        Address of the first.
+    step
+        From one to the next, modulo ``ring``.
+    piece
+        From one transfer to the next.
+    pitch
+        From tile to tile inside a transfer; 0 where they are contiguous.
+    """
+
+    first: int
+    step: int
+    piece: int
+    ring: int
+    pitch: int = 0
+
+
+@dataclass(frozen=True)
+class MatmulMemory:
+    """Where everything lies in VMEM; ``whole_a``: all blocks of activations have their own place."""
+
+    map: VmemMap
+    activations: Walk
+    weights: Walk
+    results: Walk
+    parameters: Walk
+    whole_a: bool
 
 
 @dataclass(frozen=True)
@@ -28,16 +67,14 @@ class MatmulPlan:
     ----------
     m, k, n
         x[m, k] times w[k, n].
-    block
-        Rows of a block.
+    sizes
+        Rows of the blocks. All but the first and the last are of one size.
     piece
         K tiles of a transfer.
     mode
         ``"resident"``, ``"streamed"`` or ``"blocked"``.
     ring
         Pieces in the rings of ``streamed`` and ``blocked``.
-    out_slots
-        Result panels in VMEM.
     """
 
     config: ChipConfig
@@ -46,19 +83,23 @@ class MatmulPlan:
     n: int
     wide: bool
     params: bool
-    block: int
+    sizes: tuple[int, ...]
     piece: int
     mode: str
     ring: int
-    out_slots: int = 2
 
     @property
     def out_bytes(self) -> int:
         return 4 if self.wide else 1
 
     @property
-    def blocks(self) -> Cut:
-        return Cut(self.m, self.block)
+    def block(self) -> int:
+        """Rows of the largest block."""
+        return max(self.sizes)
+
+    @property
+    def blocks(self) -> int:
+        return len(self.sizes)
 
     @property
     def strips(self) -> Cut:
@@ -110,9 +151,27 @@ class MatmulPlan:
     def result_bytes(self) -> int:
         return self.block * self.config.cols * self.out_bytes
 
+    @property
+    def groups(self) -> int:
+        """Groups whose sums may wait in the accumulators: in turn in both regions."""
+        return GROUPS if 2 * self.block <= self.config.acc_region_rows else 2
+
+    @property
+    def panels(self) -> int:
+        """Result panels in VMEM."""
+        return min(PANELS, self.blocks * self.strips.count)
+
     # -- layouts in HBM ------------------------------------------------------------------------------------------
     def activations(self, shape: tuple[int, ...]) -> ActivationPanels:
-        return ActivationPanels(shape, self.block, self.config.rows, self.piece, self.config.slice_bytes)
+        c = self.config
+        return ActivationPanels(shape, self.sizes, self.filled, c.rows, self.piece, c.slice_bytes)
+
+    @property
+    def filled(self) -> tuple[int, ...]:
+        """Rows that the transfers of each block bring. Blocks that are loaded ahead have transfers of one size."""
+        if self.mode == "blocked":
+            return self.sizes
+        return self.sizes[:1] + (max(self.sizes[1:], default=0),) * (self.blocks - 1)
 
     @property
     def weights(self) -> WeightTiles:
@@ -122,7 +181,7 @@ class MatmulPlan:
     @property
     def results(self) -> ResultPanels:
         c = self.config
-        return ResultPanels((self.m, self.n), "int32" if self.wide else "int8", self.block, c.cols, c.slice_bytes)
+        return ResultPanels((self.m, self.n), "int32" if self.wide else "int8", self.sizes, c.cols, c.slice_bytes)
 
     @property
     def param_slices(self) -> int:
@@ -131,96 +190,174 @@ class MatmulPlan:
         return ceil_div(size, self.config.slice_bytes)
 
     # -- VMEM ----------------------------------------------------------------------------------------------------
-    def vmem(self) -> VmemMap:
-        """Place the buffers.
+    @cached_property
+    def memory(self) -> MatmulMemory:
+        """Place the buffers: spread over regions where that helps and fits, else more and more tightly.
+
+        A region that the array reads from in every cycle leaves no cycle to loads. So where tiles are loaded while
+        their neighbours are used, neighbours lie in different regions.
 
         Raises
         ------
         DoesNotFit
             When this plan needs more than there is.
         """
-        memory, align = VmemMap(self.config), self._align
-        a_slots = self.ring if self.mode == "blocked" else min(2, self.blocks.count)
-        a_slot = (self.piece if self.mode == "blocked" else self.steps) * self.panel_bytes
-        b_slots = 1 if self.mode == "resident" else self.ring
-        b_slot = (
-            self.piece * self.tile_bytes * (self.strips.count * self.pieces.count if self.mode == "resident" else 1)
-        )
-        o_slots = self.out_slots
-        everything = frozenset({"activations", "weights", "results", "parameters"})
-        memory.place(Buffer("activations", a_slots * a_slot, a_slots, apart=everything))
-        memory.place(Buffer("weights", b_slots * b_slot, b_slots, apart=everything))
-        memory.place(Buffer("results", o_slots * round_up(self.result_bytes, align), o_slots, apart=everything))
-        if self.params:
-            blocked = self.mode == "blocked"
-            size = (
-                2 * round_up(self.config.param_bytes, align) if blocked else self.strips.count * self.config.param_bytes
-            )
-            memory.place(Buffer("parameters", size, 2 if blocked else 1, apart=frozenset({"weights", "results"})))
-        return memory
+        reason: DoesNotFit | None = None
+        for spread_a, spread_b, spread_out in ((2, 3, 3), (2, 2, 2), (1, 3, 2), (1, 2, 2), (1, 1, 2), (1, 1, 1)):
+            try:
+                return self._place(spread_a, spread_b, spread_out)
+            except DoesNotFit as error:
+                reason = error
+        assert reason is not None
+        raise reason
 
-    @property
-    def _align(self) -> int:
-        return max(self.config.hbm_bytes_per_cycle, self.config.word_bytes)
+    def _place(self, spread_a: int, spread_b: int, spread_out: int) -> MatmulMemory:
+        memory = VmemMap(self.config)
+        everything = frozenset({"activations", "weights", "results", "parameters"})
+        # Weights first, at address 0: the first load need not wait for a register to be set.
+        if self.mode == "resident" and spread_b > 1 and self.strips.count * self.steps > 1:
+            b = self._spread(
+                memory, "weights", self.strips.count * self.steps, self.tile_bytes, spread_b, everything
+            )
+        else:
+            count = self.strips.count * self.pieces.count if self.mode == "resident" else self.ring
+            size = count * self.piece * self.tile_bytes
+            slots = 1 if self.mode == "resident" else count
+            at = memory.place(Buffer("weights", size, slots, apart=everything)).address
+            b = Walk(at, self.tile_bytes, self.piece * self.tile_bytes, size)
+        whole = self.mode != "blocked" and self.blocks * self.steps > 1 and spread_a > 1
+        if whole:
+            a = self._spread(memory, "activations", self.blocks * self.steps, self.panel_bytes, spread_a, everything)
+        else:
+            slots, slot = min(2, self.blocks), self.steps * self.panel_bytes
+            if self.mode == "blocked":
+                slots, slot = self.ring, self.piece * self.panel_bytes
+            at = memory.place(Buffer("activations", slots * slot, slots, apart=everything)).address
+            a = Walk(at, self.panel_bytes, self.piece * self.panel_bytes, slots * slot)
+        panel = round_up(self.result_bytes, memory.align)
+        if spread_out > 1 and panel <= self.config.vmem_region_bytes:
+            spread = min(self.panels, spread_out)
+            step = self.config.vmem_region_bytes
+            at = memory.place(Buffer("results", panel, 1, spread, apart=everything)).address
+            out = Walk(at, step, step, spread * step)
+        else:
+            at = memory.place(Buffer("results", 2 * panel, 2, apart=everything)).address
+            out = Walk(at, panel, panel, 2 * panel)
+        p = Walk(0, 0, 0, 1)
+        if self.params:
+            size, count = self.config.param_bytes, self.strips.count
+            if self.mode == "blocked":
+                size, count = round_up(size, memory.align), 2
+            apart = frozenset({"weights", "results"})
+            at = memory.place(Buffer("parameters", count * size, 1, apart=apart)).address
+            p = Walk(at, size, size, count * size)
+        return MatmulMemory(memory, a, b, out, p, whole)
+
+    def _spread(
+        self, memory: VmemMap, name: str, count: int, size: int, spread: int, apart: frozenset[str]
+    ) -> Walk:
+        """Tiles in turn in several regions.
+
+        Tile i lies at ``i * region`` modulo ``spread * region - size``: in region ``i % spread``, one place further
+        each time around. A transfer of several tiles has to reach each region once, to be a constant step itself.
+        """
+        step = self.config.vmem_region_bytes
+        if self.piece > 1:
+            spread = self.piece
+        part = ceil_div(count, spread) * size
+        if part >= step or size % memory.align and self.piece > 1:
+            raise DoesNotFit(name, needed=spread * part, free=spread * step, largest=step)
+        at = memory.place(Buffer(name, part, 1, spread, apart=apart)).address
+        return Walk(at, step, step if self.piece == 1 else size, spread * step - size, 0 if self.piece == 1 else step)
 
     # -- time ----------------------------------------------------------------------------------------------------
+    @cached_property
     def cycles(self) -> int:
         """Estimated cycles from start to interrupt."""
         c, cost = self.config, Costs(self.config)
         kt, nt = self.k_tiles.count, self.strips.count
-        last_rows = self.blocks.rest or self.block
-        piece_a = self.weights.slice_bytes * self.activations((self.m, self.k)).piece_slices
-        piece_b = self.weights.slice_bytes * self.weights.piece_slices
-        store = cost.beats(self.results.panel_slices * c.slice_bytes)
+        size = c.slice_bytes
+        piece_a = size * self.activations((self.m, self.k)).piece_slices
+        piece_b = size * self.weights.piece_slices
         pieces = self.pieces.count
 
-        def group(rows: int, loads: int) -> int:
+        def group(rows: int, loads: float) -> float:
+            """Time from one group to the next, in the long run."""
             compute = kt * cost.tile(rows)
             drain = cost.vector(rows, wide=self.wide) + 4
-            return max(compute, drain, cost.beats(loads) + store)
+            # A group's accumulators are free again when its VECTOR has ended.
+            turn = (kt - 1) * cost.tile(rows) + cost.pulse(rows) + drain
+            store = cost.beats(rows * c.cols * self.out_bytes)
+            # Loads wait while the array reads operands from the banks they go to.
+            blocked = 1 + c.rows / cost.tile(rows)
+            return max(compute, drain, turn / self.groups, blocked * loads / c.hbm_bytes_per_cycle + store)
 
-        start = cost.start + cost.load(piece_a + piece_b) + c.rows
-        total = start
-        for index, rows, count in ((0, self.block, self.blocks.full), (1, last_rows, 1 if self.blocks.rest else 0)):
-            if not count:
-                continue
-            a_share = piece_a * pieces / nt
-            if self.mode == "blocked":
-                per = group(rows, pieces * (piece_a + piece_b)) * nt * count
-            elif self.mode == "streamed":
-                per = group(rows, pieces * piece_b + a_share) * nt * count
-            else:
-                first = group(rows, pieces * piece_b + a_share) * nt if index == 0 or not self.blocks.full else 0
-                per = first + group(rows, a_share) * nt * (count - (first > 0))
-            total += per
-        tail = cost.array_latency + cost.vector(last_rows, wide=self.wide)
-        tail += cost.store_fill + cost.beats(last_rows * c.cols * self.out_bytes) + 4
-        return int(total + tail)
+        # The first tile goes into the array while its activations arrive.
+        ready = cost.start + c.hbm_latency + cost.beats(piece_b)
+        total = float(max(ready + 4 + cost.weights, ready + cost.beats(piece_a) + 2 + cost.feed))
+        # In the first group the block's own activations come in as well.
+        total += max(0.0, cost.beats((piece_a + piece_b) * pieces) - kt * cost.tile(self.sizes[0]))
+        for index, rows in enumerate(self.sizes[:1] + self.sizes[-1:] if self.blocks > 1 else self.sizes):
+            total += self._block(group, rows, index == 0, piece_a * pieces, piece_b * pieces) * nt
+        if self.blocks > 2:
+            per = self._block(group, self.sizes[1], False, piece_a * pieces, piece_b * pieces) * nt
+            total += per * (self.blocks - 2)
+        last = self.sizes[-1]
+        store = cost.store_fill + cost.beats(size * ceil_div(last * c.cols * self.out_bytes, size))
+        return int(total) + c.rows + c.cols + cost.vector(last, wide=self.wide) + store
+
+    def _block(self, group, rows: int, first: bool, a: int, b: int) -> float:  # noqa: ANN001
+        """Time per group of a block, ``a`` and ``b`` being the bytes of a block's and a strip's operands."""
+        if self.mode == "blocked":
+            return group(rows, a + b)
+        if self.mode == "streamed" or first:
+            return group(rows, b + a / self.strips.count)
+        return group(rows, a / self.strips.count)
 
     def describe(self) -> str:
-        rows, strips, tiles = self.blocks, self.strips, self.k_tiles
+        strips, tiles = self.strips, self.k_tiles
+        rows = ", ".join(f"{len(list(run))} x {size}" for size, run in groupby(self.sizes))
         lines = [
             f"matmul [{self.m}, {self.k}] x [{self.k}, {self.n}] -> {'int32' if self.wide else 'int8'}, "
             f"{self.mode} plan",
-            f"  {rows.count} blocks of {rows.step} rows (last {rows.size(rows.count - 1)}), {strips.count} strips of "
-            f"{strips.step} columns (last {strips.size(strips.count - 1)}), {tiles.count} K tiles of {tiles.step} "
+            f"  blocks of rows: {rows}; {strips.count} strips of {strips.step} columns (last "
+            f"{strips.size(strips.count - 1)}), {tiles.count} K tiles of {tiles.step} "
             f"(last {tiles.size(tiles.count - 1)})",
-            f"  transfers of {self.piece} tiles; estimated {self.cycles()} cycles for {self.m * self.k * self.n} MACs",
+            f"  transfers of {self.piece} tiles; estimated {self.cycles} cycles for {self.m * self.k * self.n} MACs",
         ]
         return "\n".join(lines)
 
 
-def _blocks_to_try(config: ChipConfig, m: int) -> list[int]:
+def _cuts(config: ChipConfig, m: int) -> list[tuple[int, ...]]:
+    """Ways to cut M: evenly, or with a first and a last block of few rows."""
     most = min(m, config.acc_region_rows)
     fewest = ceil_div(m, most)
-    sizes = {ceil_div(m, count) for count in range(fewest, fewest + 9)}
+    counts = {*range(fewest, fewest + 9)}
     step = 1
     while step < 2 * most:
-        # Even cuts near every power of two, and sizes whose transfers fill whole slices.
-        sizes.add(ceil_div(m, ceil_div(m, step)))
-        sizes.add(step)
+        counts.add(ceil_div(m, step))
         step *= 2
-    return sorted(s for s in sizes if 1 <= s <= most)
+    cuts = set()
+    for count in counts:
+        if count < 1 or ceil_div(m, count) > most:
+            continue
+        size = ceil_div(m, count)
+        cut = Cut(m, size)
+        cuts.add((size,) * cut.full + ((cut.rest,) if cut.rest else ()))
+        # A first block of few rows is loaded soon; behind a last one of few rows little is left to do.
+        for first in (0, config.rows, 2 * config.rows):
+            for last in (config.rows, 2 * config.rows):
+                middle, parts = m - first - last, count - 1 - (first > 0)
+                if parts < 1 or middle < parts or last > size or first > size:
+                    continue
+                body = Cut(middle, ceil_div(middle, parts))
+                if body.step > most or (first and body.rest):
+                    continue
+                start = (first or body.rest,) if first or body.rest else ()
+                cuts.add(start + (body.step,) * body.full + (last,))
+    for last in (config.rows, 2 * config.rows):
+        cuts.update((m - n * last,) + (last,) * n for n in (1, 2, 3) if last <= m - n * last <= most)
+    return sorted(cuts, key=lambda sizes: (len(sizes), sizes))
 
 
 def _pieces_to_try(config: ChipConfig, block: int, k_tiles: int) -> list[int]:
@@ -231,17 +368,9 @@ def _pieces_to_try(config: ChipConfig, block: int, k_tiles: int) -> list[int]:
 
 
 def plan_matmul(
-    config: ChipConfig,
-    m: int,
-    k: int,
-    n: int,
-    *,
-    wide: bool,
-    params: bool,
-    where: str = "matmul",
-    mode: str | None = None,
-    block: int | None = None,
-) -> MatmulPlan:
+    config: ChipConfig, m: int, k: int, n: int, *, wide: bool, params: bool, where: str = "matmul",
+    mode: str | None = None, block: int | None = None,
+) -> MatmulPlan:  # fmt: skip
     """The plan with the fewest estimated cycles among those that fit.
 
     Parameters
@@ -258,26 +387,27 @@ def plan_matmul(
     DoesNotFit
         When none fits.
     """
-    best: MatmulPlan | None = None
-    best_score, reason = (0, 0, 0), None
+    cuts = _cuts(config, m)
+    if block:
+        cut = Cut(m, block)
+        cuts = [(block,) * cut.full + ((cut.rest,) if cut.rest else ())]
     k_tiles = ceil_div(k, config.rows)
-    for rows in [block] if block else _blocks_to_try(config, m):
-        for piece in _pieces_to_try(config, rows, k_tiles):
-            for how in [mode] if mode else MODES:
-                for ring in (2,) if how == "resident" else (2, 4, 8):
-                    plan = MatmulPlan(config, m, k, n, wide, params, rows, piece, how, ring)
-                    # Rings that are deeper cost nothing but memory.
-                    score = (plan.cycles(), MODES.index(how), -ring)
-                    if best is not None and score >= best_score:
-                        continue
-                    try:
-                        plan.vmem()
-                    except DoesNotFit as error:
-                        if reason is None or error.needed - error.free < reason.needed - reason.free:
-                            reason = error
-                        continue
-                    best, best_score = plan, score
-    if best is None:
-        assert reason is not None
-        raise reason.within(where)
-    return best
+    plans = [
+        MatmulPlan(config, m, k, n, wide, params, sizes, piece, how, ring)
+        for sizes in cuts
+        for piece in _pieces_to_try(config, max(sizes), k_tiles)
+        for how in ([mode] if mode else MODES)
+        for ring in ((2,) if how == "resident" else (2, 4, 8))
+    ]
+    reason: DoesNotFit | None = None
+    # Rings that are deeper cost nothing but memory.
+    for plan in sorted(plans, key=lambda p: (p.cycles, MODES.index(p.mode), -p.ring)):
+        try:
+            _ = plan.memory
+        except DoesNotFit as error:
+            if reason is None or error.needed - error.free < reason.needed - reason.free:
+                reason = error
+            continue
+        return plan
+    assert reason is not None
+    raise reason.within(where)

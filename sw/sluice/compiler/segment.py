@@ -306,4 +306,4 @@ def plan_segment(
 
 
 def _place(memory: VmemMap, name: str, size: int, slots: int, born: int, dies: int, apart: frozenset[str]) -> None:
-    memory.place(Buffer(name, slots * round_up(size, memory.align), slots, born, dies, apart - {name}))
+    memory.place(Buffer(name, slots * round_up(size, memory.align), slots, 1, born, dies, apart - {name}))
