@@ -86,7 +86,7 @@ def test_batch_option_and_base() -> None:
 
 def test_describe_names_every_pass() -> None:
     text = compile(quantised("cnn", 8), TINY).describe()
-    for part in ("steps", "segment 0", "regions", "HBM", "program", "estimated", "conv1", "K tiles", "slices", "words"):
+    for part in ("steps", "segment 0", "region", "HBM", "program", "estimated", "conv1", "K tiles", "slices", "words"):
         assert part in text
 
 
