@@ -51,9 +51,21 @@ def compile(graph: Graph, config: ChipConfig, *, batch: int | None = None, hbm_b
     if batch is not None:
         graph = graph.with_batch(batch)
     lowered = lower_graph(graph, config.acc_region_rows)
+    _check_tokens(lowered, config)
     if _is_matmul(lowered):
         return _Matmul(lowered, config, hbm_base).run()
     return _Segments(lowered, config, hbm_base).run()
+
+
+def _check_tokens(lowered: Lowered, config: ChipConfig) -> None:
+    """Refuse a chip whose token counters may overflow.
+
+    LD gives the MXU most tokens ahead of their use: for ops that stand in its queue, for loads a few pieces ahead in
+    program order, and at the start of a segment for the weights of every step.
+    """
+    needed = max(config.mxu_queue + 16, sum(isinstance(s, ArrayStep) for s in lowered.steps) + 2)
+    if config.token_max < needed:
+        raise Unsupported(f"config '{config.name}': token_max is {config.token_max}; allowed: at least {needed}")
 
 
 def _is_matmul(lowered: Lowered) -> bool:

@@ -153,8 +153,13 @@ class MatmulPlan:
 
     @property
     def groups(self) -> int:
-        """Groups whose sums may wait in the accumulators: in turn in both regions."""
-        return GROUPS if 2 * self.block <= self.config.acc_region_rows else 2
+        """Groups whose sums may wait in the accumulators.
+
+        They lie in turn in both regions, one place further each time around. With h places in a region, modulo
+        ``2 * region - block`` a place comes again after 2h - 1 groups at the earliest.
+        """
+        places = self.config.acc_region_rows // self.block
+        return min(GROUPS, 2 * places - 1) if places > 1 else 2
 
     @property
     def panels(self) -> int:

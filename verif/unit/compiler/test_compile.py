@@ -109,5 +109,7 @@ def test_too_long() -> None:
 
 
 def test_unsupported() -> None:
+    with pytest.raises(Unsupported, match="token_max is 7; allowed: at least 24"):
+        compile(quantised("mlp", 1), TINY.replace(name="few-tokens", token_max=7))
     with pytest.raises(Unsupported, match="matmul 'fc1' belongs to a float graph"):
         compile(networks.mlp(1), TINY)

@@ -21,6 +21,16 @@ SHAPES = [
 ]  # fmt: skip
 
 
+#: HBM narrower and wider than a word, a single column, few rows.
+ODD = (
+    TINY.replace(name="thin", rows=3, cols=1, acc_bytes=8 * 50, vmem_bytes=32 * 8 * 16),
+    TINY.replace(
+        name="narrow", cols=16, hbm_bytes_per_cycle=8, slice_bytes=64, vmem_banks=16, vmem_bytes=16 * 16 * 64
+    ),
+    TINY.replace(name="broad", hbm_bytes_per_cycle=128, vmem_banks=64, vmem_bytes=64 * 8 * 64),
+)
+
+
 def make(config: ChipConfig, m: int, k: int, n: int, seed: int, **options: object):  # noqa: ANN201
     """Compiled matmul of random operands, and its input."""
     rng = np.random.default_rng([seed, m, k, n])
@@ -72,6 +82,28 @@ def test_plans(config: ChipConfig, mode: str, seed: int, force) -> None:  # noqa
         compiled, a = make(config, m, k, n, seed, bias=True, per_channel=True)
         check(compiled, {"a": a}, (None, seed, seed + 1))
         assert not find_races(compiled.program, config)
+
+
+def test_few_accumulators(seed: int, force) -> None:  # noqa: ANN001
+    """Regions that hold few blocks, and not a whole number of them: sums must not meet those of groups before."""
+    for rows, block in [(8, 4), (12, 4), (10, 4), (13, 4), (17, 4), (7, 4), (4, 4), (9, 1), (2, 1)]:
+        config = TINY.replace(name="few-sums", acc_bytes=2 * rows * 32)
+        force(mode="resident", block=block)
+        compiled, a = make(config, 17, 9, 50, seed, out="int32")
+        check(compiled, {"a": a}, (None, seed))
+        assert not find_races(compiled.program, config), (rows, block)
+
+
+def test_random(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    configs = [*CONFIGS.values(), *ODD]
+    for case in range(3 * len(configs)):
+        config = configs[case % len(configs)]
+        m, k, n = (int(2 ** rng.uniform(0, top)) for top in (8, 8, 7))
+        out, bias, per_channel = ("int8", "int32")[case % 2], bool(rng.integers(2)), bool(rng.integers(2))
+        compiled, a = make(config, m, k, n, seed, out=out, bias=bias, per_channel=per_channel)
+        check(compiled, {"a": a}, (None, seed + case))
+        assert not find_races(compiled.program, config), (config.name, m, k, n)
 
 
 def test_larger_than_vmem(seed: int) -> None:
