@@ -22,7 +22,7 @@ from amaranth.lib.wiring import Component
 
 from sluice.build import Results, build_cocotb, sim_build_dir
 
-__all__ = ["report_dir", "run_bench", "run_verilog", "verilog_of", "waves_wanted"]
+__all__ = ["report_dir", "report_name", "run_bench", "run_verilog", "verilog_of", "waves_wanted"]
 
 
 def verilog_of(component: Component, *, name: str = "top") -> str:
@@ -43,10 +43,13 @@ def waves_wanted() -> bool:
 def report_dir(default: str) -> Path:
     """Folder for what a test leaves behind: ``sim_build/report/<test>``, named after the running pytest test."""
     current = os.environ.get("PYTEST_CURRENT_TEST", "").rsplit(" (", 1)[0]
-    # verif/unit/test_x.py::test_y[8] -> unit.test_x.test_y-8
-    text = re.sub(r"^(.*/)?verif/", "", current).replace(".py::", "::")
-    text = re.sub(r"[^A-Za-z0-9_.=-]+", ".", text.replace("[", "-").rstrip("]")).strip(".")
-    return sim_build_dir() / "report" / (text or default)
+    return sim_build_dir() / "report" / (report_name(current) or default)
+
+
+def report_name(test: str) -> str:
+    """Name of a pytest test's report folder: ``verif/unit/test_x.py::test_y[8]`` has ``unit.test_x.test_y-8``."""
+    text = re.sub(r"^(.*/)?verif/", "", test).replace(".py::", "::")
+    return re.sub(r"[^A-Za-z0-9_.=-]+", ".", text.replace("[", "-").rstrip("]")).strip(".")
 
 
 def run_bench(
