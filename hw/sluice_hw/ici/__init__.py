@@ -1,0 +1,1 @@
+"""The interchip network: links, routers, torus."""

@@ -1,0 +1,85 @@
+"""Configuration of the torus: sizes, virtual channels, flit widths. Every derived width has its home here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["TorusConfig"]
+
+_RANGES = {
+    "rows": (1, 16), "cols": (1, 16), "data_bits": (16, 1024), "orders": (1, 2), "vc_depth": (1, 64),
+    "stamp_bits": (4, 16),
+}  # fmt: skip
+
+
+def _clog2(value: int) -> int:
+    return max(value - 1, 0).bit_length()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorusConfig:
+    """Parameters that all routers of one torus share.
+
+    Raises
+    ------
+    TypeError
+        For a field that is not an integer.
+    ValueError
+        For a value outside its range; the message names field, value and range.
+    """
+
+    #: Nodes along y.
+    rows: int = 8
+    #: Nodes along x.
+    cols: int = 8
+    #: Payload bits of a flit. The head flit of a packet carries the header in its low bits.
+    data_bits: int = 128
+    #: 2: packets may go x first (XY) or y first (YX), in separate virtual channels; 1: XY only, half as many channels.
+    orders: int = 2
+    #: Flits that a router keeps for each virtual channel of each link.
+    vc_depth: int = 4
+    #: Bits of the time stamp by which the oldest packet is chosen.
+    stamp_bits: int = 10
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in _RANGES.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise TypeError(f"torus {name} must be an integer, not {value!r}")
+            if not low <= value <= high:
+                raise ValueError(f"torus {name} must be {low} to {high}, not {value}")
+        if self.data_bits < self.header_bits:
+            raise ValueError(f"torus data_bits must hold the header, {self.header_bits} bits, not {self.data_bits}")
+
+    @property
+    def nodes(self) -> int:
+        return self.rows * self.cols
+
+    @property
+    def x_bits(self) -> int:
+        """Bits of an x coordinate, at least 1."""
+        return max(1, _clog2(self.cols))
+
+    @property
+    def y_bits(self) -> int:
+        """Bits of a y coordinate, at least 1."""
+        return max(1, _clog2(self.rows))
+
+    @property
+    def vcs(self) -> int:
+        """Virtual channels of a link: message classes x orders x dateline."""
+        return 2 * self.orders * 2
+
+    @property
+    def vc_bits(self) -> int:
+        return _clog2(self.vcs)
+
+    @property
+    def header_bits(self) -> int:
+        """Bits of the header at the low end of a head flit's data."""
+        return 2 * (self.x_bits + self.y_bits) + 2 + 2 + self.stamp_bits
+
+    @property
+    def flit_bits(self) -> int:
+        """Bits of a flit with its side bits."""
+        return self.data_bits + self.vc_bits + 3
