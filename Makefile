@@ -60,7 +60,7 @@ bench: base-env ## measure speed and cycles; BENCH=name for one
 coverage: test-env ## run the tests with coverage and print what they reach
 	rm -rf sim_build/report
 	SLUICE_COVERAGE=1 $(PYTEST) verif -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
-	$(BIN)/python -m verif.tools.coverage
+	$(BIN)/python -m verif.coverage
 
 soak: test-env ## long random tests; SLUICE_SEED=n replays one
 	SLUICE_SEED=$${SLUICE_SEED:-random} $(PYTEST) verif -m soak $(PYTEST_ARGS)

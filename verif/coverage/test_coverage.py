@@ -1,0 +1,125 @@
+"""Coverage: bins, Verilator's points merged by module, waivers, the report."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sluice.build.cache import atomic_write
+from verif import cover
+from verif.coverage import __main__ as report
+from verif.coverage import points, waivers
+
+
+@pytest.fixture(autouse=True)
+def own_groups(monkeypatch):
+    monkeypatch.setattr(cover, "_groups", {})
+    monkeypatch.delenv("SLUICE_COVERAGE", raising=False)
+
+
+def test_bins_count():
+    group = cover.Cover("g", ["a", "b"])
+    again = cover.Cover("g", ["a", "b"])
+    group.hit("a")
+    again.hit("a")
+    assert group.counts == again.counts == {"a": 2, "b": 0}
+
+
+def test_wrong_bins_are_refused():
+    group = cover.Cover("g", ["a"])
+    with pytest.raises(KeyError, match="'g' has no bin 'c', only"):
+        group.hit("c")
+    with pytest.raises(ValueError, match="'g' has the bins .'a'., not .'b'."):
+        cover.Cover("g", ["b"])
+    with pytest.raises(ValueError, match="'h' has no bins"):
+        cover.Cover("h", [])
+
+
+def _point(page: str, line: int, comment: str, count: int) -> str:
+    fields = {"f": "src/x.v", "l": line, "n": 3, "t": page, "page": page, "o": comment, "h": "x"}
+    return "C '" + "".join(f"\x01{key}\x02{value}" for key, value in fields.items()) + f"' {count}\n"
+
+
+VERILOG = """module \\%s.x (clk);
+  \\%s.x.sub  sub (clk);
+  the line;
+endmodule
+"""
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Runs of two models that hold the same module, and of one that holds a variant."""
+    monkeypatch.setenv("SLUICE_BUILD", str(tmp_path))
+    for model, text in (
+        ("a-1", VERILOG % ("top", "top")), ("b-2", "module y;\nendmodule\n" + VERILOG % ("chip.u", "chip.u")),
+        ("c-3", VERILOG.replace("the line", "a line") % ("top", "top")),
+    ):  # fmt: skip
+        atomic_write(tmp_path / "models" / model / "src" / "x.v", text)
+    runs = [
+        ("a", "a-1", [("v_line/x", 3, "block", 0), ("v_toggle/x", 1, "q:0->1", 5)], {"g": {"a": 1, "b": 0}}),
+        ("b", "b-2", [("v_line/x", 5, "block", 3), ("v_toggle/x", 3, "q:0->1", 0)], {"g": {"a": 1, "b": 0}}),
+        ("c", "c-3", [("v_line/x", 3, "block", 0), ("v_branch/x", 3, "if", 1)], {"h": {"c": 4}}),
+    ]
+    for name, model, counted, bins in runs:
+        folder = tmp_path / "report" / name
+        atomic_write(folder / "coverage.dat", "# SystemC::Coverage-3\n" + "".join(_point(*p) for p in counted))
+        atomic_write(folder / "model", f"{tmp_path / 'models' / model}\n")
+        atomic_write(folder / "functional.json", json.dumps(bins))
+    return tmp_path
+
+
+def test_points_are_merged_where_the_module_is_the_same(build: Path) -> None:
+    one, two = points.structural(build / "report")
+    assert (one.title, two.title) == ("x.1", "x.2")
+    assert sorted((p.kind, p.line, count) for p, count in one.counts.items()) == [("line", 3, 3), ("toggle", 1, 5)]
+    assert sorted((p.kind, p.line, count) for p, count in two.counts.items()) == [("branch", 3, 1), ("line", 3, 0)]
+
+
+def test_bins_are_summed_by_group(build: Path) -> None:
+    assert points.functional(build / "report") == {"g": {"a": 2, "b": 0}, "h": {"c": 4}}
+
+
+def test_report(build: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "FILE", build / "waivers.txt")
+    (build / "waivers.txt").write_text("# none\n")
+    assert report.main() == 1  # half of the lines
+    out, err = capsys.readouterr()
+    assert "50.0 % of 2" in out and "functional:  66.7 % of 3 bins in 2 groups" in out
+    assert "lines: 50.0 %, less than 95 %" in err
+    assert (build / "coverage" / "functional.txt").read_text() == "g b\n"
+    assert (build / "coverage" / "uncovered.txt").read_text() == "x.2 line 3 block  a line;\n"
+    assert 'class="no"' in (build / "coverage" / "x.2.html").read_text()
+    assert 'href="x.1.html"' in (build / "coverage" / "index.html").read_text()
+
+    (build / "waivers.txt").write_text("x* | line | a li.e | it is not there\n")
+    assert report.main() == 0
+    assert "explained: 1 line" in capsys.readouterr().out
+    assert "it is not there" in (build / "coverage" / "x.2.html").read_text()
+    assert json.loads((build / "coverage" / "summary.json").read_text())["line"] == 1.0
+
+    (build / "waivers.txt").write_text("x* | line | a li.e | it is not there\nz | line | q | stale\n")
+    assert report.main() == 1
+    assert "explains nothing: z | line | q" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("line", "message"), [
+    ("x | line | a", "line 1: must be 'module | kind | pattern | reason'"),
+    ("x | word | a | b", "kind must be one of line, branch, toggle, not 'word'"),
+    ("x | line | ( | b", "is no regular expression"),
+])  # fmt: skip
+def test_waivers_are_checked(line: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace("|", "[|]")):
+        waivers.read_waivers(line)
+
+
+def test_waivers_of_the_project_are_well_formed() -> None:
+    waivers.read_waivers(waivers.FILE.read_text())
+
+
+def test_no_runs_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLUICE_BUILD", str(tmp_path))
+    assert report.main() == 1
+    assert "run the tests with SLUICE_COVERAGE=1" in capsys.readouterr().err

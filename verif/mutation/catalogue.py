@@ -1,0 +1,331 @@
+"""The mutations: what is changed, and the test of the default regression that catches it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["MUTATIONS", "Mutation"]
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One change.
+
+    Attributes
+    ----------
+    name
+        What goes wrong.
+    file
+        Under ``hw/sluice_hw``.
+    old, new
+        Text that stands there exactly once, and what replaces it.
+    catcher
+        pytest id, under ``verif``, of a test that fails then.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    catcher: str
+
+
+_PE = "unit/test_pe.py::test_pe[8-1]"
+_PE_DEEP = "unit/test_pe.py::test_pe[5-3]"
+_WEIGHTS = "unit/test_weights.py::test_loader[2-1]"
+_ACC = "unit/test_accumulator.py::test_accumulator[2-1-10]"
+_FEEDER = "unit/test_feeder.py::test_feeder[5-1]"
+_FEEDER_MANY = "unit/test_feeder.py::test_feeder[8-4]"
+_MXU = "unit/test_mxu.py::test_programs[2-1-loop]"
+_TOKENS = "unit/test_tokens.py::test_tokens[5]"
+_LOOPS = "unit/test_loops.py::test_loops"
+_SEQUENCER = "unit/test_sequencer.py::test_sequencer"
+_ADDRGEN = "unit/test_addrgen.py::test_addrgen"
+_LOAD = "unit/dma/test_load.py::test_dma_load[narrow_beat]"
+_STORE = "unit/dma/test_store.py::test_dma_store[narrow_beat]"
+_SRAM = "unit/hbm/test_sram.py::test_slice_memory[odd]"
+_ARBITER = "unit/hbm/test_arbiter.py::test_slice_arbiter[odd-3]"
+_HOST = "unit/test_host.py::test_host[narrow]"
+_FIXED = "unit/arith/test_fixed.py::test_requant_fixed"
+_CLAMP = "unit/arith/test_clamp.py::test_zero_point_clamp"
+_VPU = "unit/vpu/test_vpu.py::test_vpu[odd-loop]"
+_COUNTERS = "unit/test_counters.py::test_counters"
+
+MUTATIONS: tuple[Mutation, ...] = (
+    # -- array
+    Mutation(
+        "product subtracted",
+        "pe.py",
+        "total.eq(up.psum + left.data * weight)",
+        "total.eq(up.psum - left.data * weight)",
+        _PE,
+    ),
+    Mutation(
+        "activation unsigned",
+        "pe.py",
+        "total.eq(up.psum + left.data * weight)",
+        "total.eq(up.psum + left.data.as_unsigned() * weight)",
+        _PE,
+    ),
+    Mutation("new weight one row late", "pe.py", "Mux(left.swap, shadow, active)", "active", _PE),
+    Mutation("swapped weight not kept", "pe.py", "m.d.sync += active.eq(shadow)", "m.d.sync += active.eq(active)", _PE),
+    Mutation("every weight taken", "pe.py", "ours.eq(up.w_valid & up.w_start)", "ours.eq(up.w_valid)", _PE),
+    Mutation(
+        "weight chain one stage short",
+        "pe.py",
+        'w_valid, w_data = pipe("w", passes, up.w_data)',
+        "w_valid, w_data = passes, up.w_data",
+        _PE_DEEP,
+    ),
+    Mutation(
+        "array's sums one bit short",
+        "pe.py",
+        "return 16 + ",
+        "return 15 + ",
+        "unit/test_pe.py::test_psum_width_holds_the_largest_sum",
+    ),
+    # -- weights
+    Mutation(
+        "rows beyond k not zeroed",
+        "weights.py",
+        "m.d.comb += [columns.eq(lanes_below(n, config.cols)),",
+        "m.d.comb += [columns.eq(-1),",
+        _WEIGHTS,
+    ),
+    Mutation(
+        "tile ready one row early",
+        "weights.py",
+        "completes.eq(feed & (row == config.rows - 1))",
+        "completes.eq(feed & (row == config.rows - 2))",
+        _WEIGHTS,
+    ),
+    Mutation("next tile before the swap", "weights.py", "feed.eq(rows.r_rdy & ~full)", "feed.eq(rows.r_rdy)", _WEIGHTS),
+    Mutation(
+        "weights' end of memory off by one",
+        "weights.py",
+        "beyond.eq(tile.vmem + tile.n > config.vmem_bytes)",
+        "beyond.eq(tile.vmem + tile.n >= config.vmem_bytes)",
+        _WEIGHTS,
+    ),
+    # -- accumulator
+    Mutation(
+        "sum of the cycle before not forwarded", "accumulator.py", "Mux(add_forward, kept, ", "Mux(0, kept, ", _ACC
+    ),
+    Mutation(
+        "accumulate stuck",
+        "accumulator.py",
+        "reads.eq(self.p_valid & current.accumulate)",
+        "reads.eq(self.p_valid)",
+        _ACC,
+    ),
+    Mutation(
+        "drain reads the other region",
+        "accumulator.py",
+        "Value.cast(self.acc.rsp_data).eq(Mux(answers_upper, regions[1].rdata, regions[0].rdata))",
+        "Value.cast(self.acc.rsp_data).eq(Mux(answers_upper, regions[0].rdata, regions[1].rdata))",
+        _ACC,
+    ),
+    Mutation(
+        "drain not held while the array reads",
+        "accumulator.py",
+        "self.acc.req.ready.eq(~(reads & (upper == wanted_upper)))",
+        "self.acc.req.ready.eq(1)",
+        _ACC,
+    ),
+    Mutation("pass one row long", "accumulator.py", "(done + 1 == current.rows)", "(done == current.rows)", _ACC),
+    # -- feeder
+    Mutation(
+        "padding with zero",
+        "feeder.py",
+        "Mux(padded[i], row.zero_point.as_unsigned(), 0)",
+        "Mux(padded[i], 0, 0)",
+        _FEEDER,
+    ),
+    Mutation("left edge not clipped", "feeder.py", "cut_left = placed.pad & port.x[-1]", "cut_left = 0", _FEEDER),
+    Mutation("window reused after the op", "feeder.py", "usable = live & ~row.first", "usable = live", _FEEDER),
+    Mutation(
+        "window one byte too long",
+        "feeder.py",
+        "ahead[:offset_bits] + length <= width",
+        "ahead[:offset_bits] + length < width + 2",
+        _FEEDER_MANY,
+    ),
+    Mutation("line step dropped", "feeder.py", "y.eq(y + shape.y_step)", "y.eq(y)", _FEEDER),
+    Mutation(
+        "access counted before its grant",
+        "feeder.py",
+        "credits[p] + (granted & (which.port == p))",
+        "credits[p] + (request.valid & (which.port == p))",
+        _FEEDER_MANY,
+    ),
+    # -- matrix unit
+    Mutation(
+        "load does not wait for the swap", "mxu.py", "running_load.w_rdy & ~tile_free", "running_load.w_rdy", _MXU
+    ),
+    Mutation(
+        "MACs counted with the tile before",
+        "mxu.py",
+        "now.eq(Mux(feeder.issue_swap, loader.tile_macs, macs))",
+        "now.eq(macs)",
+        _MXU,
+    ),
+    Mutation("SYNC ends at once", "mxu.py", "sync_valid & (sync_loads == 0) & (sync_passes == 0)", "sync_valid", _MXU),
+    # -- tokens, loops, sequencer, addresses
+    Mutation("token dropped", "tokens.py", "m.d.sync += count.eq(count + 1)", "m.d.sync += count.eq(count)", _TOKENS),
+    Mutation(
+        "token taken twice", "tokens.py", "m.d.sync += count.eq(count - 1)", "m.d.sync += count.eq(count)", _TOKENS
+    ),
+    Mutation(
+        "token overflow one late",
+        "tokens.py",
+        "with m.If(count == self.token_max):",
+        "with m.If(count == self.token_max + 1):",
+        _TOKENS,
+    ),
+    Mutation(
+        "loop one round long",
+        "loops.py",
+        "self.last[i].eq(self.done[i] + 2 == self.total[i])",
+        "self.last[i].eq(self.done[i] + 1 == self.total[i])",
+        _LOOPS,
+    ),
+    Mutation("nesting check off by one", "loops.py", "(self.level <= inner)", "(self.level < inner)", _LOOPS),
+    Mutation(
+        "loop of zero rounds runs",
+        "sequencer.py",
+        "with m.Elif(loops.count == 0):",
+        "with m.Elif(loops.count == 1):",
+        _SEQUENCER,
+    ),
+    Mutation(
+        "end before the queues are empty",
+        "sequencer.py",
+        "quiet.eq(halting & self.queue_empty.all() & self.unit_idle.all())",
+        "quiet.eq(halting & self.unit_idle.all())",
+        _SEQUENCER,
+    ),
+    Mutation(
+        "predicate of the last round ignored",
+        "sequencer.py",
+        'all_in(view[f"signal_{u}_last"], loops.last)',
+        'all_in(view[f"signal_{u}_last"], loops.first)',
+        _SEQUENCER,
+    ),
+    Mutation("watchdog never", "sequencer.py", "hung.eq(hung + 1)", "hung.eq(hung)", _SEQUENCER),
+    Mutation(
+        "address not taken back", "addrgen.py", "self.cur.eq(self.cur - so_far)", "self.cur.eq(self.cur)", _ADDRGEN
+    ),
+    Mutation(
+        "ring one byte late",
+        "addrgen.py",
+        "wraps = stride.as_unsigned() >= left",
+        "wraps = stride.as_unsigned() > left",
+        _ADDRGEN,
+    ),
+    # -- memory path
+    Mutation(
+        "load's beat rotated the other way",
+        "dma/load.py",
+        "turn.eq(at - walk.offset)",
+        "turn.eq(walk.offset - at)",
+        _LOAD,
+    ),
+    Mutation(
+        "upper bound of HBM one late",
+        "dma/front.py",
+        "(op.a + word.count > self.hbm_hi)",
+        "(op.a + word.count > self.hbm_hi + 1)",
+        _LOAD,
+    ),
+    Mutation(
+        "row count short",
+        "dma/walk.py",
+        "self.last.eq(fits & (rows_left == 1))",
+        "self.last.eq(fits & (rows_left <= 2))",
+        _LOAD,
+    ),
+    Mutation("store pads with zero", "dma/store.py", "(train.pad.replicate(beat_bytes) & ~filled)", "0", _STORE),
+    Mutation("store overruns its buffer", "dma/store.py", "self.credit.eq(places.w_rdy)", "self.credit.eq(1)", _STORE),
+    Mutation(
+        "write answer lost",
+        "hbm/sram.py",
+        "dones.w_en.eq(write_ends)",
+        "dones.w_en.eq(write_ends & ~write.refused)",
+        _SRAM,
+    ),
+    Mutation(
+        "read one cycle early",
+        "hbm/sram.py",
+        "delay = Signal(config.hbm_latency - 2)",
+        "delay = Signal(config.hbm_latency - 3)",
+        _SRAM,
+    ),
+    Mutation(
+        "memory's end off by one",
+        "hbm/sram.py",
+        "request.slice + request.count > config.hbm_slices",
+        "request.slice + request.count > config.hbm_slices + 1",
+        _SRAM,
+    ),
+    Mutation(
+        "request changes hands while offered", "hbm/arbiter.py", "locked.eq(~out.ready)", "locked.eq(0)", _ARBITER
+    ),
+    Mutation("burst straddles the memory's end", "host/axi.py", 'last.eq(word + sig("len"))', "last.eq(word)", _HOST),
+    Mutation(
+        "partial strobes written",
+        "host/axi.py",
+        "with m.Elif(~self.s_axi_wstrb.all()):",
+        "with m.Elif(~self.s_axi_wstrb.any()):",
+        _HOST,
+    ),
+    Mutation(
+        "dirty slice forgotten", "host/slice_buffer.py", "m.d.sync += dirty.eq(1)", "m.d.sync += dirty.eq(0)", _HOST
+    ),
+    # -- arithmetic, vector unit, counters
+    Mutation("rounds down", "arith/fixed.py", "rounded.eq((twice + 1) >> 1)", "rounded.eq(twice >> 1)", _FIXED),
+    Mutation(
+        "result does not saturate",
+        "arith/fixed.py",
+        "with m.If(value > limit):",
+        "with m.If(value > limit + 2):",
+        _FIXED,
+    ),
+    Mutation("AWAY as HALF_UP", "arith/fixed.py", "(self.rounding == Rounding.AWAY) & (self.acc < 0)", "0", _FIXED),
+    Mutation(
+        "clamp's lower bound off",
+        "arith/clamp.py",
+        "Mux(total < lo, lo, total)",
+        "Mux(total <= lo, lo + 1, total)",
+        _CLAMP,
+    ),
+    Mutation(
+        "zero point subtracted",
+        "arith/clamp.py",
+        "total.eq(cut + self.zero_point)",
+        "total.eq(cut - self.zero_point)",
+        _CLAMP,
+    ),
+    Mutation("maximum takes the smaller", "vpu/lane.py", "Mux(x > total, x, total)", "Mux(x > total, total, x)", _VPU),
+    Mutation("bias always added", "vpu/lane.py", "Mux(self.all.bias_en, self.col.bias, 0)", "self.col.bias", _VPU),
+    Mutation(
+        "residual's scale swapped",
+        "vpu/lane.py",
+        '("b", b, self.all.m2, self.all.shift2)',
+        '("b", b, self.all.m1, self.all.shift2)',
+        _VPU,
+    ),
+    Mutation(
+        "int32 row loses its last piece",
+        "vpu/unit.py",
+        "row_ends.eq(write_go & (~mode.wide | (left <= cols)))",
+        "row_ends.eq(write_go & (~mode.wide | (left <= 2 * cols)))",
+        _VPU,
+    ),
+    Mutation(
+        "starvation counted before the first row",
+        "counters.py",
+        "with m.Elif(begun), m.Switch(self.mxu):",
+        "with m.Elif(1), m.Switch(self.mxu):",
+        _COUNTERS,
+    ),
+)
