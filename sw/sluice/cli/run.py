@@ -13,7 +13,7 @@ from sluice.errors import UsageError
 from . import common
 from .asm import load_source
 
-__all__ = ["add_commands"]
+__all__ = ["add_commands", "parse_param"]
 
 
 def add_commands(commands) -> None:
@@ -45,7 +45,7 @@ def _run(args: argparse.Namespace) -> int:
             raise UsageError(f"result {name!r} is asked for twice")
         image.reads[name] = place
     for text in args.param:
-        image.params.update(_param(text))
+        image.params.update(parse_param(text))
     if args.timeout is not None and args.timeout < 1:
         raise UsageError(f"--timeout must be at least 1 cycle, not {args.timeout}")
     progress = common.Progress()
@@ -75,7 +75,8 @@ def _run(args: argparse.Namespace) -> int:
     return 1 if any(wrong.values()) else 0
 
 
-def _param(text: str) -> dict[int, int]:
+def parse_param(text: str) -> dict[int, int]:
+    """``I=VALUE`` of ``--param``."""
     from sluice_hw import isa
 
     index, equals, value = text.partition("=")

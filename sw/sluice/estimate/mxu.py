@@ -1,0 +1,277 @@
+"""MXU in time: the queue's head, passes through feeder, array and accumulators, and weight tiles beside them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from sluice.golden.units import MicroOp
+from sluice_hw.isa import Op, Unit
+
+from .engine import Engine, TimedUnit
+from .feed import Feed, Pattern, pattern
+from .ports import Stream
+from .weights import Loader
+
+__all__ = ["TimedMatrix"]
+
+
+class Pass:
+    """One PULSE_ARRAY.
+
+    Attributes
+    ----------
+    first, last
+        Cycles in which its first and its last row are issued; None: not known.
+    issues
+        Of all rows, relative to the first; None: one a cycle.
+    """
+
+    def __init__(self, op: MicroOp, rows: Pattern, start: int) -> None:
+        self.op, self.rows, self.start = op, rows, start
+        self.first: int | None = None
+        self.last = 0
+        self.issues: tuple[int, ...] | None = None
+        self.early = 0  # accesses made before the first row's issue was known
+        self.accesses: Sequence[int] = ()  # cycles of the others
+
+
+class Activations(Stream):
+    """Accesses of a pass to VMEM, which nothing holds up: a range of them, in given cycles."""
+
+    priority = 1
+    fixed = True
+
+    def __init__(self, mxu: TimedMatrix, a_pass: Pass, first: int, times: Sequence[int]) -> None:
+        self._mxu, self._pass, self._first, self._times = mxu, a_pass, first, times
+        base, rows = a_pass.op.address["vmem"], a_pass.rows
+        self.regions = mxu.engine.ports.banks.regions(base + rows.lo, base + rows.hi) if rows.hi >= rows.lo else 0
+        self._masks: dict[int, int] | None = None
+
+    def step(self, time: int, taken: int) -> int:
+        if self._masks is None:
+            banks, base = self._mxu.engine.ports.banks, self._pass.op.address["vmem"]
+            places = self._pass.rows.places[self._first : self._first + len(self._times)]
+            self._masks = {t: banks.narrow(base + a) for t, a in zip(self._times, places, strict=True)}
+        mask = self._masks.get(time)
+        if mask is None:
+            return taken
+        self._mxu.engine.ports.progress = True
+        return taken | mask
+
+
+class Sums(Stream):
+    """A pass's reads of the accumulators, which the vector unit waits for."""
+
+    priority = 0
+    fixed = True
+
+    def __init__(self, mxu: TimedMatrix, a_pass: Pass) -> None:
+        self._mxu, self._pass = mxu, a_pass
+        first = a_pass.op.address["acc"]
+        self._row = first
+        self.regions = mxu.engine.ports.banks.acc_regions(first, first + a_pass.rows.rows - 1)
+        self._times: dict[int, int] | None = None
+
+    def step(self, time: int, taken: int) -> int:
+        if self._times is None:
+            p, banks = self._pass, self._mxu.engine.ports.banks
+            assert p.first is not None
+            out = p.first + self._mxu.timing.array
+            issues = p.issues if p.issues is not None else range(p.rows.rows)
+            self._times = {out + t: banks.half(self._row + i) for i, t in enumerate(issues)}
+        mask = self._times.get(time)
+        if mask is None:
+            return taken
+        self._mxu.engine.ports.progress = True
+        return taken | mask
+
+
+class TimedMatrix(TimedUnit):
+    """MXU."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine, Unit.MXU)
+        self._shape: Mapping[str, int] = {}
+        self._segments: dict[int, Mapping[str, int]] = {}
+        self._shaped = 0  # the first cycle in which a pass may start with its shape
+        self.loader = Loader(self)
+        self._feed = Feed()
+        self._tile_free = False  # a tile was started that no started pass takes
+        self._pending: deque[Pass] = deque()  # started, rows' cycles not known
+        self._swapping = False  # the last pass that they are known of has not taken its tile yet
+        self._walks: list[tuple[int, int, int | None, int]] = []  # number of first row, rows, first issue, last issue
+        self._walked: int | None = -1  # the cycle in which the last row was walked; None: not known
+        self._last_start = -1
+        self._rows = 0
+        self._passes = 0
+        self._ended: list[int] = []
+        self._reports: set[int] = set()
+        self._sync_busy = -1
+        self._open = 0  # passes and tiles not reported
+        self._syncs: deque[tuple[MicroOp, int, int]] = deque()
+        self._reported = 0
+        self.first_row: int | None = None
+        self.last_row = 0
+        self.macs = 0
+        self._row_macs = 0
+        self.tiles = 0
+
+    # -- queue head ------------------------------------------------------------------------------------------------
+    def setup(self, op: MicroOp, time: int) -> None:
+        if op.op is Op.FEED_SHAPE:
+            self._shape = op.fields
+            self._shaped = time + self.timing.SHAPE_TO_PULSE
+        else:
+            self._segments = {**self._segments, op.fields["index"]: op.fields}
+
+    def may_start(self, op: MicroOp, shown: int) -> int | None:
+        if op.op is Op.LOAD_WEIGHTS:
+            return None if self._tile_free else self.loader.may_start(shown)
+        if op.op is Op.SYNC:
+            return None if self._syncs else max(shown, self._sync_busy)
+        if op.swap and not self._tile_free:
+            return None
+        walked = self._when_walked()
+        if walked is None:
+            return None
+        time = max(shown, self._shaped, walked)
+        if self._passes >= self.timing.PASSES:
+            known = self._passes - self.timing.PASSES
+            if known >= len(self._ended):
+                return None
+            time = max(time, self._ended[known] + 1)
+        return time
+
+    def _when_walked(self) -> int | None:
+        """The cycle in which the last row of the last pass is walked."""
+        if not self._walks:
+            return -1
+        # It must be at most ROWS_WALKED rows ahead of the issue.
+        number = self._rows - 1 - self.timing.ROWS_WALKED
+        natural = self._last_start + self._walks[-1][1]
+        if number < 0:
+            return natural
+        for first, count, issue, last in reversed(self._walks):
+            if number >= first:
+                if issue is None:
+                    return None
+                at = issue + number - first if count == last - issue + 1 else last - (first + count - 1 - number)
+                return max(natural, at + 1)
+        return natural
+
+    def start(self, op: MicroOp, time: int) -> None:
+        if op.op is Op.LOAD_WEIGHTS:
+            self._tile_free = True
+            self._open += 1
+            self.tiles += 1
+            self.loader.start(op, time)
+        elif op.op is Op.SYNC:
+            self._syncs.append((op, time, self._open))
+            self._sync()
+        else:
+            if op.swap:
+                self._tile_free = False
+            self._open += 1
+            rows = pattern(self.engine.config, self._shape, self._segments)
+            a_pass = Pass(op, rows, time)
+            self._passes += 1
+            self._walks.append((self._rows, rows.rows, None, 0))
+            if len(self._walks) > 20:
+                del self._walks[0]
+            self._rows += rows.rows
+            self._last_start = time
+            self._pending.append(a_pass)
+            self._issue()
+
+    # -- passes ------------------------------------------------------------------------------------------------------
+    def tile_done(self) -> None:
+        """A tile is complete."""
+        self._issue()
+
+    def _issue(self) -> None:
+        """Work out the rows of passes whose tiles are there."""
+        while self._pending and not self._swapping:
+            p = self._pending[0]
+            hold = 0
+            if p.op.swap:
+                tile = self.loader.tiles[0]
+                if tile.complete is None or tile.complete > self.engine.now:
+                    self._read_ahead(p)
+                    return
+                hold = tile.complete
+            self._pending.popleft()
+            p.first, p.last, p.issues, p.accesses = self._feed.run(p.rows, p.start, hold)
+            p.accesses = p.accesses[p.early :]
+            if p.op.swap:
+                self._row_macs = self.loader.tiles[0].op.fields["k"] * self.loader.tiles[0].op.fields["n"]
+                self._swapping = True
+                self.engine.at(p.first, lambda time=p.first: self._swap(time))
+            self._under_way(p)
+
+    def _read_ahead(self, p: Pass) -> None:
+        """While the first row waits for its tile, the accesses of the first rows are made."""
+        if not p.early:
+            first = self._feed.first_access(p.start)
+            p.early = min(self.timing.WINDOWS_AHEAD, len(p.rows.places))
+            self._accesses(p, 0, range(first, first + p.early))
+
+    def _accesses(self, p: Pass, number: int, times: Sequence[int]) -> None:
+        if len(times):
+            stream, ports = Activations(self, p, number, times), self.engine.ports
+            self.engine.at(times[0], lambda: ports.add(stream))
+            self.engine.at(times[-1] + 1, lambda: ports.remove(stream))
+
+    def _swap(self, time: int) -> None:
+        self._swapping = False
+        self.loader.swap(time)
+        self._issue()
+        self.poke()
+
+    def _under_way(self, p: Pass) -> None:
+        assert p.first is not None
+        timing, engine = self.timing, self.engine
+        place = len(self._walks) - 1 - len(self._pending)
+        if place >= 0:
+            number, count, _, _ = self._walks[place]
+            self._walks[place] = (number, count, p.first, p.last)
+        count = p.rows.rows
+        self.busy += count
+        self.macs += count * self._row_macs
+        if self.first_row is None:
+            self.first_row = p.first
+        self.last_row = p.last
+        self._accesses(p, p.early, p.accesses)
+        if p.op.accumulate:
+            sums = Sums(self, p)
+            engine.at(p.first + timing.array, lambda: engine.ports.add(sums))
+            engine.at(p.last + timing.array + 1, lambda: engine.ports.remove(sums))
+        end = p.last + timing.array + timing.SUMS_TO_TOKEN
+        self._ended.append(end - 1)
+        engine.at(end - 1, lambda: self._pass_ends(p, end))
+        self.poke()
+
+    def _pass_ends(self, p: Pass, end: int) -> None:
+        self.report(p.op, end)
+        self.poke()
+
+    # -- ends --------------------------------------------------------------------------------------------------------
+    def report(self, op: MicroOp, time: int) -> int:
+        """An op ends: one a cycle."""
+        while time in self._reports:
+            time += 1
+        self._reports.add(time)
+        self._open -= 1
+        self.finish(op, time)
+        self._reported = max(self._reported, time)
+        self._syncs = deque((o, t, n - 1) for o, t, n in self._syncs)
+        self._sync()
+        return time - 1
+
+    def _sync(self) -> None:
+        if self._syncs and self._syncs[0][2] <= 0:
+            op, started, _ = self._syncs.popleft()
+            end = max(started + self.timing.MXU_SYNC, self._reported + 1 if started < self._reported else 0)
+            self._sync_busy = end
+            self.finish(op, end)
+            self.poke()
