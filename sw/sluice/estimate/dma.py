@@ -123,8 +123,9 @@ class TimedLoad(_TimedDma):
             head = self._waiting.popleft()
             if isinstance(head, tuple):
                 op, started = head
-                end = max(started + timing.LOAD_SYNC, self._free + 1)
+                end = max(started + timing.LOAD_SYNC, self._free)
                 self._loaded.append(end - 1)
+                self._free = end + timing.LOAD_SYNC
                 self.finish(op, end)
             else:
                 self._moving = True

@@ -50,8 +50,8 @@ class Engine:
         """Until nothing is left to happen."""
         events, ports = self.events, self.ports
         while True:
-            if ports.busy:
-                ports.run()
+            while ports.busy and not ports.run():
+                pass
             if not events:
                 return
             self.now, _, call = heapq.heappop(events)

@@ -124,10 +124,13 @@ class Feed:
     ----------
     word, access, issue
         Cycles of the last row word, choice of an access and issue of a row.
+    walked
+        The cycle in which the last row was walked, from which on the next pass can start.
     """
 
     def __init__(self) -> None:
         self.word = self.access = self.issue = -(1 << 30)
+        self.walked = -1
 
     def first_access(self, start: int) -> int:
         """When a pass that starts in cycle ``start`` makes its first access, if it needs one for its first row."""
@@ -156,13 +159,17 @@ class Feed:
             times: Sequence[int] = range(access, access + rows.rows)
             if first > access + 1:
                 times = [*range(access, access + ahead), *range(first - 2 + ahead, first - 2 + rows.rows)]
+            self.walked = start + rows.rows
+            if rows.rows > Timing.ROWS_WALKED:
+                self.walked = max(self.walked, last - Timing.ROWS_WALKED + 1)
             self.issue, self.access, self.word = last, last - Timing.ACCESS_TO_ISSUE, last - 3
             return first, last, None, times
         # What lies far back does not matter, and a long wait looks like a longer one.
         far = 64
         late = max(0, max(hold, self.issue) - start - far)
         state = tuple(max(v - start - late, -far) for v in (self.word, self.access, self.issue, hold))
-        issues, accesses, word, access = _run(rows, state)
+        issues, accesses, word, access, walked = _run(rows, state)
+        self.walked = max(start + rows.rows, start + late + walked)
         start += late
         self.word, self.access, self.issue = start + word, start + access, start + issues[-1]
         first = start + issues[0]
@@ -170,12 +177,13 @@ class Feed:
 
 
 @lru_cache(maxsize=1024)
-def _run(rows: Pattern, state: tuple[int, int, int, int]) -> tuple[tuple[int, ...], tuple[int, ...], int, int]:
-    """Issues and accesses relative to the start, last word and access."""
+def _run(rows: Pattern, state: tuple[int, int, int, int]) -> tuple[tuple[int, ...], tuple[int, ...], int, int, int]:
+    """Issues and accesses relative to the start; last word, access, and walk."""
     word, access, issue, hold = state
     word = max(word, Timing.START_TO_WORD - 1)
     issues: list[int] = []
     accesses: list[int] = []
+    words: list[int] = []
     #: Per segment: the rows (numbers) that made its accesses, and their choice times.
     made: dict[int, list[tuple[int, int]]] = {}
     for number, needs in enumerate(rows.accesses):
@@ -183,10 +191,10 @@ def _run(rows: Pattern, state: tuple[int, int, int, int]) -> tuple[tuple[int, ..
         word += 1
         if number >= Timing.ROWS_AHEAD:
             word = max(word, issues[number - Timing.ROWS_AHEAD] + 1)
-        for segment in needs:
-            past = made.get(segment, ())
+        for past in made.values():
             if len(past) >= 2:
                 word = max(word, past[-2][1] + 1)
+        words.append(word)
         ready = word + Timing.BUFFERED
         for segment in needs:
             past = made.setdefault(segment, [])
@@ -201,4 +209,7 @@ def _run(rows: Pattern, state: tuple[int, int, int, int]) -> tuple[tuple[int, ..
             ready = max(ready, access + Timing.ACCESS_TO_ISSUE)
         issue = max(issue + 1, ready, hold if number == 0 else 0)
         issues.append(issue)
-    return tuple(issues), tuple(accesses), word, access
+    # The front half moves as a whole: the last row is walked as the row STAGES before it leaves.
+    stages = Timing.START_TO_WORD - 1
+    walked = words[-1 - stages] if len(words) > stages else -(1 << 30)
+    return tuple(issues), tuple(accesses), word, access, walked

@@ -100,16 +100,13 @@ class TimedMatrix(TimedUnit):
         self._tile_free = False  # a tile was started that no started pass takes
         self._pending: deque[Pass] = deque()  # started, rows' cycles not known
         self._swapping = False  # the last pass that they are known of has not taken its tile yet
-        self._walks: list[tuple[int, int, int | None, int]] = []  # number of first row, rows, first issue, last issue
-        self._walked: int | None = -1  # the cycle in which the last row was walked; None: not known
-        self._last_start = -1
-        self._rows = 0
         self._passes = 0
         self._ended: list[int] = []
         self._reports: set[int] = set()
         self._sync_busy = -1
-        self._open = 0  # passes and tiles not reported
-        self._syncs: deque[tuple[MicroOp, int, int]] = deque()
+        self._open = {Op.PULSE_ARRAY: 0, Op.LOAD_WEIGHTS: 0}  # not reported
+        #: SYNC under way, its start, and how many of each must be reported before it ends.
+        self._under: tuple[MicroOp, int, dict[Op, int]] | None = None
         self._reported = 0
         self.first_row: int | None = None
         self.last_row = 0
@@ -129,7 +126,7 @@ class TimedMatrix(TimedUnit):
         if op.op is Op.LOAD_WEIGHTS:
             return None if self._tile_free else self.loader.may_start(shown)
         if op.op is Op.SYNC:
-            return None if self._syncs else max(shown, self._sync_busy)
+            return None if self._under else max(shown, self._sync_busy)
         if op.swap and not self._tile_free:
             return None
         walked = self._when_walked()
@@ -144,43 +141,30 @@ class TimedMatrix(TimedUnit):
         return time
 
     def _when_walked(self) -> int | None:
-        """The cycle in which the last row of the last pass is walked."""
-        if not self._walks:
-            return -1
-        # It must be at most ROWS_WALKED rows ahead of the issue.
-        number = self._rows - 1 - self.timing.ROWS_WALKED
-        natural = self._last_start + self._walks[-1][1]
-        if number < 0:
-            return natural
-        for first, count, issue, last in reversed(self._walks):
-            if number >= first:
-                if issue is None:
-                    return None
-                at = issue + number - first if count == last - issue + 1 else last - (first + count - 1 - number)
-                return max(natural, at + 1)
-        return natural
+        """The cycle in which the last row of the last pass is walked; None: not known."""
+        if not self._pending:
+            return self._feed.walked
+        # While a row waits for its tile, a few rows behind it are walked.
+        if sum(p.rows.rows for p in self._pending) > self.timing.ROWS_WALKED:
+            return None
+        return max(self._pending[-1].start + self._pending[-1].rows.rows, self._feed.walked)
 
     def start(self, op: MicroOp, time: int) -> None:
         if op.op is Op.LOAD_WEIGHTS:
             self._tile_free = True
-            self._open += 1
+            self._open[op.op] += 1
             self.tiles += 1
             self.loader.start(op, time)
         elif op.op is Op.SYNC:
-            self._syncs.append((op, time, self._open))
+            self._under = op, time, dict(self._open)
             self._sync()
         else:
             if op.swap:
                 self._tile_free = False
-            self._open += 1
+            self._open[op.op] += 1
             rows = pattern(self.engine.config, self._shape, self._segments)
             a_pass = Pass(op, rows, time)
             self._passes += 1
-            self._walks.append((self._rows, rows.rows, None, 0))
-            if len(self._walks) > 20:
-                del self._walks[0]
-            self._rows += rows.rows
-            self._last_start = time
             self._pending.append(a_pass)
             self._issue()
 
@@ -231,10 +215,6 @@ class TimedMatrix(TimedUnit):
     def _under_way(self, p: Pass) -> None:
         assert p.first is not None
         timing, engine = self.timing, self.engine
-        place = len(self._walks) - 1 - len(self._pending)
-        if place >= 0:
-            number, count, _, _ = self._walks[place]
-            self._walks[place] = (number, count, p.first, p.last)
         count = p.rows.rows
         self.busy += count
         self.macs += count * self._row_macs
@@ -261,17 +241,20 @@ class TimedMatrix(TimedUnit):
         while time in self._reports:
             time += 1
         self._reports.add(time)
-        self._open -= 1
         self.finish(op, time)
+        self._open[op.op] -= 1
         self._reported = max(self._reported, time)
-        self._syncs = deque((o, t, n - 1) for o, t, n in self._syncs)
+        if self._under is not None:
+            self._under[2][op.op] -= 1
         self._sync()
         return time - 1
 
     def _sync(self) -> None:
-        if self._syncs and self._syncs[0][2] <= 0:
-            op, started, _ = self._syncs.popleft()
-            end = max(started + self.timing.MXU_SYNC, self._reported + 1 if started < self._reported else 0)
-            self._sync_busy = end
-            self.finish(op, end)
-            self.poke()
+        if self._under is None or any(count > 0 for count in self._under[2].values()):
+            return
+        op, started, _ = self._under
+        self._under = None
+        end = max(started + self.timing.MXU_SYNC, self._reported + 1 if self._reported > started else 0)
+        self._sync_busy = end
+        self.finish(op, end)
+        self.poke()

@@ -154,8 +154,8 @@ class Ports:
         self._stepping = [s for s in streams if s.stepping or (s.fixed and s.regions & reach)]
         self.busy = bool(reach)
 
-    def run(self) -> None:
-        """Step the streams that can meet up to the next event, or until one ends."""
+    def run(self) -> bool:
+        """Step the streams that can meet, up to the next event (true) or until one ends (false)."""
         engine = self._engine
         events = engine.events
         time = max(self._time, engine.now)
@@ -176,9 +176,11 @@ class Ports:
                 gone, self._gone = self._gone, []
                 for s in gone:
                     self.remove(s)
-                break  # something may happen earlier now
+                self._time = time
+                return False
             quiet = 0 if self.progress else quiet + 1
             if not events and quiet > _HUNG:
                 self.busy = False
                 break
         self._time = time
+        return True

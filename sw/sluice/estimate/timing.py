@@ -67,6 +67,8 @@ class Timing:
     START_TO_WORD = 4
     #: From a row word to the choice of its access, from there to the issue of the row: request, grant.
     WORD_TO_ACCESS, ACCESS_TO_ISSUE = PLAIN, 2
+    #: From a PULSE_ARRAY's start to its first row's issue.
+    FIRST_ROW = START_TO_WORD + WORD_TO_ACCESS + ACCESS_TO_ISSUE
     #: From the issue of a row to its entry into the array.
     FEED = FEED_LATENCY
     #: Rows between the walk and the issue, with one access each: words that find accesses' queues open, and stages.
@@ -83,6 +85,8 @@ class Timing:
     LOAD_TO_READ = 1
     #: From the reading of a row to its request; from its grant to its leaving the queue of rows.
     ROW_TO_REQUEST, GRANT_TO_ROW = 1, VMEM_LATENCY + BUFFERED
+    #: From a LOAD_WEIGHTS' start to its first row's leaving the queue of rows.
+    FIRST_WEIGHTS = LOAD_TO_READ + 1 + ROW_TO_REQUEST + GRANT_TO_ROW
     #: Rows of weights ahead of the array, tiles under way.
     WEIGHT_ROWS_AHEAD, TILES = WEIGHT_ROWS_AHEAD, TILES
     #: From a tile's last row's leaving the queue to its token: to the array, counted, reported.
@@ -109,14 +113,3 @@ class Timing:
         self.trains = trains_in_flight(config)
         #: From a row's issue to the cycle its sums leave the array.
         self.array = self.FEED + config.rows * config.pe_latency + config.cols - 1
-
-    # -- whole ops, without anybody in their way -------------------------------------------------------------------
-    @property
-    def first_row(self) -> int:
-        """From a PULSE_ARRAY's start to its first row's issue."""
-        return self.START_TO_WORD + self.WORD_TO_ACCESS + self.ACCESS_TO_ISSUE
-
-    @property
-    def first_weights(self) -> int:
-        """From a LOAD_WEIGHTS' start to its first row's leaving the queue."""
-        return self.LOAD_TO_READ + 1 + self.ROW_TO_REQUEST + self.GRANT_TO_ROW

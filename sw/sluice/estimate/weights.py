@@ -45,6 +45,7 @@ class Tile(Stream):
         self._arrive: deque[int] = deque()
         self.version = 0
         self.begun = False
+        self._before: Tile | None = loader.tiles[-1] if loader.tiles else None
 
     def begin(self) -> None:
         """Its first row is asked for in this cycle."""
@@ -66,6 +67,11 @@ class Tile(Stream):
         if self._paused:
             self._paused = False
             self._loader.mxu.engine.ports.add(self)
+
+    @property
+    def all_asked(self) -> bool:
+        """Whether the next tile's rows may be asked for."""
+        return self._asked == self._rows or not self.stepping
 
     def held(self, now: int) -> int:
         """Rows asked for before this cycle that have not left for the array."""
@@ -139,10 +145,11 @@ class Tile(Stream):
             ports.progress = True
             if self._fed == self._rows:
                 self.complete = time
+                self._before = None
                 ports.remove(self)
                 loader.done(self, time)
                 return taken
-        if self._asked < self._rows and loader.room() > 0:
+        if self._asked < self._rows and loader.room() > 0 and (self._before is None or self._before.all_asked):
             mask = ports.banks.narrow(self._vmem + self._asked * self._pitch) if self._asked < self._real else 0
             ports.progress = True
             if mask & taken:
@@ -150,8 +157,8 @@ class Tile(Stream):
             else:
                 self._asked += 1
                 self._arrive.append(time + loader.mxu.timing.GRANT_TO_ROW)
-                if self._asked == self._rows:
-                    self._set_asked(time)
+                if self._asked == self._rows - 1:
+                    self._set_asked(time + 1)  # the last row stands ready, and the next tile may move up
             return taken | mask
         return taken
 
