@@ -101,6 +101,12 @@ class TimedLoad(_TimedDma):
         self._started = 0
         self._free = 0  # the first cycle in which the next train's first line can be written
         self._moving = False
+        self.ahead: deque[int] = deque()  # when beats of the next train that have left the memory can be written
+
+    def more(self, time: int) -> bool:
+        """Whether a beat of the next train could leave the memory."""
+        head = self._waiting[0] if self._waiting else None
+        return isinstance(head, LoadTrain) and head.due <= time and len(self.ahead) < head.total
 
     def may_start(self, op: MicroOp, shown: int) -> int | None:
         time = self.checked(op, shown)
@@ -132,6 +138,9 @@ class TimedLoad(_TimedDma):
                 self.slices += head.op.fields["count"]
                 self._loaded.append(max(head.started + 1, self._free - timing.BEAT_TO_VMEM))
                 begin = max(head.started + timing.load_fill, self._free, now)
+                if self.ahead:
+                    head.fetched(self.ahead)
+                    self.ahead = deque()
                 self.engine.at(begin, lambda train=head: self.engine.ports.add(train))
         self.poke()
 
@@ -150,9 +159,12 @@ class LoadTrain(Train):
 
     def __init__(self, unit: TimedLoad, op: MicroOp, start: int) -> None:
         super().__init__(unit, op, start)
-        self._at = 0
+        self._at = 0  # moves made, and beats dropped behind them
         self._since = 0
         self._size = self.moves + self.total - self.beats
+        self._ready: deque[int] = deque()  # when beats that have left the memory can be written
+        self._left = self.total  # beats in the memory
+        self.due = start + unit.timing.load_fill - unit.timing.BUS_TO_VMEM  # of the first beat at the bus
 
     def plan(self) -> None:
         self._since = self.unit.engine.now
@@ -173,29 +185,69 @@ class LoadTrain(Train):
             self.unit.moved(self, self.unit.engine.now)
 
     def sync(self) -> None:
+        now = self.unit.engine.now
         self.version += 1
-        self._at += self.unit.engine.now - self._since
+        self._at += now - self._since
+        self._ready.clear()
+        self._left = self.total - self._beats_used()
+        self._flow(now)
+
+    def _flow(self, now: int) -> None:
+        """What undisturbed movement has on its way."""
+        while self._left and len(self._ready) < self.unit.timing.BUS_TO_VMEM:
+            self._ready.append(now + len(self._ready))
+            self._left -= 1
+
+    def _beats_used(self) -> int:
+        if self._at >= self.moves:
+            return self.beats + self._at - self.moves
+        return self._at * self.beats // self.moves
+
+    def fetched(self, ready: deque[int]) -> None:
+        """Beats that left the memory while the train before was written."""
+        self._ready, self._left = ready, self.total - len(ready)
 
     def step(self, time: int, taken: int) -> int:
-        ports = self.unit.engine.ports
-        mask = self.mask(self._at) if self._at < self.moves else 0
-        if mask & taken:
+        unit, ports = self.unit, self.unit.engine.ports
+        if not self._at and not self._ready and self._left == self.total:
+            self._flow(time)
+        ended = False
+        if not self._ready or self._ready[0] > time:
+            pass
+        else:
+            mask = self.mask(self._at) if self._at < self.moves else 0
             ports.progress = True
-            self.unit.waits["VMEM"] += 1
-            return taken | mask
-        store = self.unit.engine.units[Unit.ST]
-        if store.read_was_last and store.wants_bus(time):
-            self.unit.waits["HBM"] += 1
-            return taken
-        store.read_was_last = True
-        ports.progress = True
-        self._at += 1
-        if self._at == self.moves:
-            self.unit.finish(self.op, time)
-        if self._at == self._size:
+            if mask & taken:
+                unit.waits["VMEM"] += 1
+            else:
+                used = self._beats_used()
+                self._at += 1
+                if self._beats_used() > used:
+                    self._ready.popleft()
+                if self._at == self.moves:
+                    unit.finish(self.op, time)
+                ended = self._at == self._size
+            taken |= mask
+        ahead = unit.ahead if not self._left else None
+        if self._left or (ahead is not None and unit.more(time)):
+            flight = len(self._ready) + (len(ahead) if ahead is not None else 0)
+            if flight < unit.timing.BUS_TO_VMEM:
+                store = unit.engine.units[Unit.ST]
+                if store.read_was_last and store.wants_bus(time):
+                    unit.waits["HBM"] += 1
+                else:
+                    store.read_was_last = True
+                    ports.progress = True
+                    taken |= ports.banks.bus
+                    if ahead is not None:
+                        ahead.append(time + unit.timing.BUS_TO_VMEM)
+                    else:
+                        self._left -= 1
+                        self._ready.append(time + unit.timing.BUS_TO_VMEM)
+        if ended:
             ports.remove(self)
-            self.unit.moved(self, time)
-        return taken | mask | ports.banks.bus
+            unit.moved(self, time)
+        return taken
 
 
 class TimedStore(_TimedDma):

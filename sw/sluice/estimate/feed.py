@@ -1,215 +1,227 @@
-"""The row walk of a pass: the accesses that each row needs, and when rows are issued."""
+"""The feeder in time: when the rows of a pass are issued, and their accesses made.
+
+Rows of one access each follow each other cycle by cycle, which is a formula. Otherwise the feeder's queues are
+followed cycle by cycle, which VMEM never holds up: the feeder's port is the first of all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import count
 
-from sluice_hw.config import ChipConfig
-
+from .pattern import Pattern, Row
 from .timing import Timing
 
-__all__ = ["Pattern", "pattern"]
+__all__ = ["Feed", "Issued"]
 
-_SHAPE = ("n0", "n1", "n2", "s0", "s1", "s2", "segments", "pad", "x_step", "y_step", "line_bytes", "height")
-_numbers = count()
-_SEGMENT = ("lo", "hi", "offset", "x", "y")
+_LONG_AGO = -(1 << 40)
 
 
-@dataclass(frozen=True, eq=False)
-class Pattern:
-    """Rows of a pass, by what they read, relative to the pass's address.
+@dataclass(frozen=True)
+class Issued:
+    """A pass's cycles.
 
     Attributes
     ----------
+    first, last
+        Of the first and the last row's issue.
     rows
-        How many.
-    simple
-        Every row makes one access.
-    accesses
-        Segments that make an access, of each row; empty for a simple pattern.
-    places
-        Addresses of the accesses.
-    lo, hi
-        Lowest and highest byte.
+        Of every row's issue.
+    accesses, places
+        Of every access to VMEM, and its address relative to the pass's.
     """
 
-    rows: int
-    simple: bool
-    accesses: tuple[tuple[int, ...], ...]
-    places: tuple[int, ...]
-    lo: int
-    hi: int
-    number: int
-
-    def __hash__(self) -> int:
-        return self.number
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-
-def pattern(config: ChipConfig, shape: Mapping[str, int], segments: Mapping[int, Mapping[str, int]]) -> Pattern:
-    """The pattern of the shape and segments that stand in the registers."""
-    used = tuple(
-        tuple(segments[p][name] for name in _SEGMENT) for p in range(shape["segments"]) if p in segments)
-    return _pattern(config.word_bytes, tuple(shape[name] for name in _SHAPE), used)
-
-
-@lru_cache(maxsize=1024)
-def _pattern(width: int, shape: tuple[int, ...], segments: tuple[tuple[int, ...], ...]) -> Pattern:
-    n0, n1, n2, s0, s1, s2, _, pad, x_step, y_step, line_bytes, height = shape
-    total = n0 * n1 * n2
-    rows: list[tuple[int, ...]] = []
-    places: list[int] = []
-    lo, hi = 1 << 40, -(1 << 40)
-    # Per segment: newest window's base (None: none), and whether the newest row began in the one before it.
-    base: list[int | None] = [None] * len(segments)
-    behind = [False] * len(segments)
-    for i2 in range(n2):
-        for i1 in range(n1):
-            at = i1 * s1 + i2 * s2
-            y = i1 * y_step
-            for i0 in range(n0):
-                x = i0 * x_step
-                row = []
-                for p, (first, end, offset, dx, dy) in enumerate(segments):
-                    length = end - first
-                    if length <= 0:
-                        continue
-                    addr = at + offset
-                    if pad:
-                        left, line = x + dx, y + dy
-                        if not 0 <= line < height:
-                            continue
-                        cut = max(-left, 0)
-                        over = max(left + length - line_bytes, 0)
-                        length -= cut + over
-                        if length <= 0:
-                            continue
-                        addr += cut
-                    newest = base[p]
-                    ahead = None if newest is None else addr - newest
-                    in_newest = ahead is not None and 0 <= ahead < width
-                    in_older = ahead is not None and behind[p] and -width <= ahead < 0
-                    fits = ahead is not None and (ahead % width) + length <= width
-                    if not in_newest and not in_older:
-                        base[p] = addr
-                        row.append(p)
-                        places.append(addr)
-                        behind[p] = False
-                    elif in_newest and not fits:
-                        assert newest is not None
-                        base[p] = newest + width
-                        row.append(p)
-                        places.append(newest + width)
-                        behind[p] = True
-                    else:
-                        behind[p] = in_older
-                    lo, hi = min(lo, addr), max(hi, addr + width - 1)
-                rows.append(tuple(row))
-                at += s0
-    if lo > hi:
-        lo, hi = 0, -1
-    simple = len(segments) == 1 and all(len(row) == 1 for row in rows)
-    return Pattern(total, simple, () if simple else tuple(rows), tuple(places), lo, hi, next(_numbers))
+    first: int
+    last: int
+    rows: Sequence[int]
+    accesses: Sequence[int]
+    places: Sequence[int]
 
 
 class Feed:
-    """The feeder's state from pass to pass: what the next row has to wait for.
+    """The feeder's state from pass to pass.
 
     Attributes
     ----------
-    word, access, issue
-        Cycles of the last row word, choice of an access and issue of a row.
     walked
         The cycle in which the last row was walked, from which on the next pass can start.
     """
 
     def __init__(self) -> None:
-        self.word = self.access = self.issue = -(1 << 30)
+        # Cycles of the last row word, choice of an access and issue of a row, where formulas take over.
+        self._word = self._access = self._issue = _LONG_AGO
         self.walked = -1
+        self._recent: list[int] = []  # cycles of the last rows' issues
+        self._queues: _Queues | None = None
 
     def first_access(self, start: int) -> int:
         """When a pass that starts in cycle ``start`` makes its first access, if it needs one for its first row."""
-        word = max(start + Timing.START_TO_WORD, self.word + 1)
-        return max(word + Timing.WORD_TO_ACCESS, self.access + 1) + 1
+        word = max(start + Timing.START_TO_WORD, self._word + 1)
+        return max(word + Timing.WORD_TO_ACCESS, self._access + 1) + 1
 
-    def run(self, rows: Pattern, start: int, hold: int) -> tuple[int, int, tuple[int, ...] | None, Sequence[int]]:
-        """Issue a pass that started in cycle ``start`` and whose first row must not go before ``hold``.
+    def _note(self, issues: Sequence[int]) -> None:
+        kept = Timing.ROWS_WALKED + 1
+        self._recent = [*self._recent, *issues[-kept:]][-kept:]
 
-        Returns
-        -------
-        first, last
-            Cycles of the first and the last row.
-        issues
-            Those of all rows relative to the first; None: one a cycle.
-        accesses
-            Cycles of the accesses.
+    def _room(self, waiting: int) -> int:
+        """When the last of some rows behind those issued can be walked, as far as these make room for it."""
+        back = Timing.ROWS_WALKED + 1 - waiting
+        return self._recent[-back] + 1 if len(self._recent) >= back else 0
+
+    def when_walked(self, waiting: int, start: int, rows: int) -> int | None:
+        """When the last row is walked of a pass of ``rows`` rows, started in cycle ``start``, that cannot be issued yet.
+
+        ``waiting`` are its rows and those before it that wait, too. None: not before some are issued.
         """
-        if rows.simple:
-            access = self.first_access(start)
-            natural = max(access + 1, self.issue + 1)
-            first = max(natural, hold)
-            last = first + rows.rows - 1
-            # Those of the first rows are made at once, later ones when a row's issue makes room.
-            ahead = min(Timing.WINDOWS_AHEAD, rows.rows)
-            times: Sequence[int] = range(access, access + rows.rows)
-            if first > access + 1:
-                times = [*range(access, access + ahead), *range(first - 2 + ahead, first - 2 + rows.rows)]
-            self.walked = start + rows.rows
-            if rows.rows > Timing.ROWS_WALKED:
-                self.walked = max(self.walked, last - Timing.ROWS_WALKED + 1)
-            self.issue, self.access, self.word = last, last - Timing.ACCESS_TO_ISSUE, last - 3
-            return first, last, None, times
-        # What lies far back does not matter, and a long wait looks like a longer one.
-        far = 64
-        late = max(0, max(hold, self.issue) - start - far)
-        state = tuple(max(v - start - late, -far) for v in (self.word, self.access, self.issue, hold))
-        issues, accesses, word, access, walked = _run(rows, state)
-        self.walked = max(start + rows.rows, start + late + walked)
-        start += late
-        self.word, self.access, self.issue = start + word, start + access, start + issues[-1]
-        first = start + issues[0]
-        return first, self.issue, tuple(i - issues[0] for i in issues), [start + a for a in accesses]
+        if waiting > Timing.ROWS_WALKED:
+            return None
+        return max(start + rows, self.walked, self._room(waiting))
+
+    def run(self, rows: Pattern, start: int, hold: int) -> Issued:
+        """Issue a pass that started in cycle ``start`` and whose first row must not go before ``hold``."""
+        return self._simple(rows, start, hold) if rows.simple else self._followed(rows, start, hold)
+
+    def _simple(self, rows: Pattern, start: int, hold: int) -> Issued:
+        count = len(rows.rows)
+        access = self.first_access(start)
+        first = max(access + 1, self._issue + 1, hold)
+        last = first + count - 1
+        # The first rows' accesses are made at once, later ones when a row's issue makes room.
+        ahead = min(Timing.WINDOWS_AHEAD, count)
+        times: Sequence[int] = range(access, access + count)
+        if first > access + 1:
+            times = [*range(access, access + ahead), *range(first - 2 + ahead, first - 2 + count)]
+        self._note(range(first, last + 1))
+        self.walked = max(start + count, self._room(0))
+        self._issue, self._access, self._word = last, last - Timing.ACCESS_TO_ISSUE, last - 3
+        self._queues = None
+        return Issued(first, last, range(first, last + 1), times, rows.places)
+
+    def _followed(self, rows: Pattern, start: int, hold: int) -> Issued:
+        queues = self._queues
+        if queues is None:
+            queues = _Queues(start + 1, self._access, self._issue)
+        queues.run(start + 1)
+        queues.begin(rows, hold)
+        while queues.walking:
+            queues.cycle()
+        self.walked = queues.time - 1
+        self._queues = copy.deepcopy(queues, {id(rows): rows})
+        while not queues.empty:
+            queues.cycle()
+        self._issue, self._access, self._word = queues.issued[-1], queues.last_access, queues.last_word
+        count = len(rows.rows)
+        self._note(queues.issued)
+        issues = queues.issued[-count:]
+        accesses = queues.accesses[-len(rows.places) :] if rows.places else []
+        return Issued(issues[0], issues[-1], issues, [t for t, _ in accesses], [a for _, a in accesses])
 
 
-@lru_cache(maxsize=1024)
-def _run(rows: Pattern, state: tuple[int, int, int, int]) -> tuple[tuple[int, ...], tuple[int, ...], int, int, int]:
-    """Issues and accesses relative to the start; last word, access, and walk."""
-    word, access, issue, hold = state
-    word = max(word, Timing.START_TO_WORD - 1)
-    issues: list[int] = []
-    accesses: list[int] = []
-    words: list[int] = []
-    #: Per segment: the rows (numbers) that made its accesses, and their choice times.
-    made: dict[int, list[tuple[int, int]]] = {}
-    for number, needs in enumerate(rows.accesses):
-        # The front half moves when the row before, and its accesses, have found room.
-        word += 1
-        if number >= Timing.ROWS_AHEAD:
-            word = max(word, issues[number - Timing.ROWS_AHEAD] + 1)
-        for past in made.values():
-            if len(past) >= 2:
-                word = max(word, past[-2][1] + 1)
-        words.append(word)
-        ready = word + Timing.BUFFERED
-        for segment in needs:
-            past = made.setdefault(segment, [])
-            access = max(access + 1, word + Timing.WORD_TO_ACCESS)
-            if len(past) >= Timing.WINDOWS_AHEAD:
-                # The window three before must have been left behind for this one's slot.
-                owner = past[-Timing.WINDOWS_AHEAD][0]
-                if owner < len(issues):
-                    access = max(access, issues[owner])
-            past.append((number, access))
-            accesses.append(access + 1)
-            ready = max(ready, access + Timing.ACCESS_TO_ISSUE)
-        issue = max(issue + 1, ready, hold if number == 0 else 0)
-        issues.append(issue)
-    # The front half moves as a whole: the last row is walked as the row STAGES before it leaves.
-    stages = Timing.START_TO_WORD - 1
-    walked = words[-1 - stages] if len(words) > stages else -(1 << 30)
-    return tuple(issues), tuple(accesses), word, access, walked
+class _Queues:
+    """Row words and accesses, as :mod:`sluice_hw.feeder` has them."""
+
+    def __init__(self, time: int, last_access: int, last_issue: int) -> None:
+        self.time = time
+        self.last_access, self.last_issue, self.last_word = last_access, last_issue, _LONG_AGO
+        self._walk: deque[tuple[Row, int]] = deque()  # rows not walked, and when they may be issued
+        self._stages: deque[tuple[Row, int] | None] = deque([None] * (Timing.START_TO_WORD - 1))
+        self._words: deque[tuple[int, Row, int]] = deque()  # when it shows, row, when it may be issued
+        self._wanted: dict[int, deque[tuple[int, int]]] = {}  # per segment: when it shows, address
+        self._credits: dict[int, int] = {}
+        self._tails: dict[int, int] = {}  # window of the row issued last
+        self._numbers: dict[int, int] = {}  # window of the next access
+        self._base: dict[int, int] = {}  # windows of the passes before
+        self._request: int | None = None
+        self.issued: list[int] = []
+        self.accesses: list[tuple[int, int]] = []
+
+    @property
+    def walking(self) -> bool:
+        return bool(self._walk)
+
+    @property
+    def empty(self) -> bool:
+        return not self._words and not any(self._stages) and not self._walk
+
+    def run(self, until: int) -> None:
+        """Up to a cycle."""
+        while self.time < until:
+            if self.empty and self._request is None:
+                self.time = until
+                self._stages = deque([None] * len(self._stages))
+            else:
+                self.cycle()
+
+    def begin(self, rows: Pattern, hold: int) -> None:
+        """The rows of a pass are walked from this cycle on."""
+        for p in range(len(rows.windows)):
+            self._wanted.setdefault(p, deque())
+            self._credits.setdefault(p, 0)
+            self._numbers.setdefault(p, 1)
+            self._tails.setdefault(p, 0)
+            self._base.setdefault(p, 0)
+        self.issued, self.accesses = [], []
+        base = dict(self._base)
+        for number, row in enumerate(rows.rows):
+            moved = Row(tuple((p, base[p] + w) for p, w in row.reads), row.accesses)
+            self._walk.append((moved, hold if number == 0 else 0))
+        for p, count in enumerate(rows.windows):
+            self._base[p] += count
+
+    def cycle(self) -> None:
+        """One cycle."""
+        time, credits = self.time, self._credits
+        step = len(self._words) < Timing.ROWS_AHEAD
+        if step:
+            for queue in self._wanted.values():
+                if len(queue) >= 2:
+                    step = False
+                    break
+        head = self._words[0] if self._words and self._words[0][0] <= time else None
+        issue = False
+        if head is not None and time >= head[2] and time > self.last_issue:
+            issue = all(credits[p] for p, _ in head[1].accesses)
+        if issue:
+            assert head is not None
+            for p, window in head[1].reads:
+                self._tails[p] = window
+        # The next access: those that the head waits for first, else the lowest segment's.
+        chosen = None
+        if time > self.last_access:
+            for p, queue in self._wanted.items():
+                if queue and queue[0][0] <= time and self._numbers[p] - self._tails[p] <= Timing.WINDOWS_AHEAD:
+                    urgent = head is not None and not credits[p] and any(q == p for q, _ in head[1].accesses)
+                    if urgent:
+                        chosen = p
+                        break
+                    if chosen is None:
+                        chosen = p
+        if issue:
+            assert head is not None
+            for p, _ in head[1].accesses:
+                credits[p] -= 1
+            self._words.popleft()
+            self.issued.append(time)
+            self.last_issue = time
+        if self._request is not None:
+            credits[self._request] += 1
+        self._request = chosen
+        if chosen is not None:
+            _, addr = self._wanted[chosen].popleft()
+            self._numbers[chosen] += 1
+            self.accesses.append((time + 1, addr))
+            self.last_access = time
+        if step:
+            done = self._stages.pop()
+            if done is not None:
+                self._words.append((time + Timing.BUFFERED, *done))
+                self.last_word = time
+                for p, addr in done[0].accesses:
+                    self._wanted[p].append((time + Timing.PLAIN, addr))
+            self._stages.appendleft(self._walk.popleft() if self._walk else None)
+        elif head is not None and not issue and chosen is None and head[2] > time and self._request is None:
+            self.time = head[2]  # nothing moves before that
+            return
+        self.time += 1

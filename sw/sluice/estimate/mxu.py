@@ -9,7 +9,8 @@ from sluice.golden.units import MicroOp
 from sluice_hw.isa import Op, Unit
 
 from .engine import Engine, TimedUnit
-from .feed import Feed, Pattern, pattern
+from .feed import Feed, Issued
+from .pattern import Pattern, pattern
 from .ports import Stream
 from .weights import Loader
 
@@ -21,29 +22,26 @@ class Pass:
 
     Attributes
     ----------
-    first, last
-        Cycles in which its first and its last row are issued; None: not known.
-    issues
-        Of all rows, relative to the first; None: one a cycle.
+    issued
+        The cycles of its rows; None: not known.
+    early
+        Accesses made before that was known.
     """
 
     def __init__(self, op: MicroOp, rows: Pattern, start: int) -> None:
         self.op, self.rows, self.start = op, rows, start
-        self.first: int | None = None
-        self.last = 0
-        self.issues: tuple[int, ...] | None = None
-        self.early = 0  # accesses made before the first row's issue was known
-        self.accesses: Sequence[int] = ()  # cycles of the others
+        self.issued: Issued | None = None
+        self.early = 0
 
 
 class Activations(Stream):
-    """Accesses of a pass to VMEM, which nothing holds up: a range of them, in given cycles."""
+    """Accesses of a pass to VMEM, which nothing holds up, in given cycles."""
 
     priority = 1
     fixed = True
 
-    def __init__(self, mxu: TimedMatrix, a_pass: Pass, first: int, times: Sequence[int]) -> None:
-        self._mxu, self._pass, self._first, self._times = mxu, a_pass, first, times
+    def __init__(self, mxu: TimedMatrix, a_pass: Pass, times: Sequence[int], places: Sequence[int]) -> None:
+        self._mxu, self._pass, self._times, self._places = mxu, a_pass, times, places
         base, rows = a_pass.op.address["vmem"], a_pass.rows
         self.regions = mxu.engine.ports.banks.regions(base + rows.lo, base + rows.hi) if rows.hi >= rows.lo else 0
         self._masks: dict[int, int] | None = None
@@ -51,8 +49,7 @@ class Activations(Stream):
     def step(self, time: int, taken: int) -> int:
         if self._masks is None:
             banks, base = self._mxu.engine.ports.banks, self._pass.op.address["vmem"]
-            places = self._pass.rows.places[self._first : self._first + len(self._times)]
-            self._masks = {t: banks.narrow(base + a) for t, a in zip(self._times, places, strict=True)}
+            self._masks = {t: banks.narrow(base + a) for t, a in zip(self._times, self._places, strict=True)}
         mask = self._masks.get(time)
         if mask is None:
             return taken
@@ -70,16 +67,14 @@ class Sums(Stream):
         self._mxu, self._pass = mxu, a_pass
         first = a_pass.op.address["acc"]
         self._row = first
-        self.regions = mxu.engine.ports.banks.acc_regions(first, first + a_pass.rows.rows - 1)
+        self.regions = mxu.engine.ports.banks.acc_regions(first, first + len(a_pass.rows.rows) - 1)
         self._times: dict[int, int] | None = None
 
     def step(self, time: int, taken: int) -> int:
         if self._times is None:
-            p, banks = self._pass, self._mxu.engine.ports.banks
-            assert p.first is not None
-            out = p.first + self._mxu.timing.array
-            issues = p.issues if p.issues is not None else range(p.rows.rows)
-            self._times = {out + t: banks.half(self._row + i) for i, t in enumerate(issues)}
+            issued, banks, array = self._pass.issued, self._mxu.engine.ports.banks, self._mxu.timing.array
+            assert issued is not None
+            self._times = {array + t: banks.half(self._row + i) for i, t in enumerate(issued.rows)}
         mask = self._times.get(time)
         if mask is None:
             return taken
@@ -145,9 +140,8 @@ class TimedMatrix(TimedUnit):
         if not self._pending:
             return self._feed.walked
         # While a row waits for its tile, a few rows behind it are walked.
-        if sum(p.rows.rows for p in self._pending) > self.timing.ROWS_WALKED:
-            return None
-        return max(self._pending[-1].start + self._pending[-1].rows.rows, self._feed.walked)
+        last = self._pending[-1]
+        return self._feed.when_walked(sum(len(p.rows.rows) for p in self._pending), last.start, len(last.rows.rows))
 
     def start(self, op: MicroOp, time: int) -> None:
         if op.op is Op.LOAD_WEIGHTS:
@@ -185,12 +179,11 @@ class TimedMatrix(TimedUnit):
                     return
                 hold = tile.complete
             self._pending.popleft()
-            p.first, p.last, p.issues, p.accesses = self._feed.run(p.rows, p.start, hold)
-            p.accesses = p.accesses[p.early :]
+            p.issued = self._feed.run(p.rows, p.start, hold)
             if p.op.swap:
                 self._row_macs = self.loader.tiles[0].op.fields["k"] * self.loader.tiles[0].op.fields["n"]
                 self._swapping = True
-                self.engine.at(p.first, lambda time=p.first: self._swap(time))
+                self.engine.at(p.issued.first, lambda time=p.issued.first: self._swap(time))
             self._under_way(p)
 
     def _read_ahead(self, p: Pass) -> None:
@@ -198,11 +191,11 @@ class TimedMatrix(TimedUnit):
         if not p.early:
             first = self._feed.first_access(p.start)
             p.early = min(self.timing.WINDOWS_AHEAD, len(p.rows.places))
-            self._accesses(p, 0, range(first, first + p.early))
+            self._accesses(p, range(first, first + p.early), p.rows.places[: p.early])
 
-    def _accesses(self, p: Pass, number: int, times: Sequence[int]) -> None:
+    def _accesses(self, p: Pass, times: Sequence[int], places: Sequence[int]) -> None:
         if len(times):
-            stream, ports = Activations(self, p, number, times), self.engine.ports
+            stream, ports = Activations(self, p, times, places), self.engine.ports
             self.engine.at(times[0], lambda: ports.add(stream))
             self.engine.at(times[-1] + 1, lambda: ports.remove(stream))
 
@@ -213,20 +206,19 @@ class TimedMatrix(TimedUnit):
         self.poke()
 
     def _under_way(self, p: Pass) -> None:
-        assert p.first is not None
-        timing, engine = self.timing, self.engine
-        count = p.rows.rows
-        self.busy += count
-        self.macs += count * self._row_macs
+        issued, timing, engine = p.issued, self.timing, self.engine
+        assert issued is not None
+        self.busy += len(issued.rows)
+        self.macs += len(issued.rows) * self._row_macs
         if self.first_row is None:
-            self.first_row = p.first
-        self.last_row = p.last
-        self._accesses(p, p.early, p.accesses)
+            self.first_row = issued.first
+        self.last_row = issued.last
+        self._accesses(p, issued.accesses[p.early :], issued.places[p.early :])
         if p.op.accumulate:
             sums = Sums(self, p)
-            engine.at(p.first + timing.array, lambda: engine.ports.add(sums))
-            engine.at(p.last + timing.array + 1, lambda: engine.ports.remove(sums))
-        end = p.last + timing.array + timing.SUMS_TO_TOKEN
+            engine.at(issued.first + timing.array, lambda: engine.ports.add(sums))
+            engine.at(issued.last + timing.array + 1, lambda: engine.ports.remove(sums))
+        end = issued.last + timing.array + timing.SUMS_TO_TOKEN
         self._ended.append(end - 1)
         engine.at(end - 1, lambda: self._pass_ends(p, end))
         self.poke()

@@ -175,7 +175,9 @@ class Ports:
                 engine.now = time
                 gone, self._gone = self._gone, []
                 for s in gone:
-                    self.remove(s)
+                    self._active.remove(s)
+                    s.stepping = False
+                self._regroup(None)
                 self._time = time
                 return False
             quiet = 0 if self.progress else quiet + 1

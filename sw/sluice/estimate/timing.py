@@ -51,6 +51,8 @@ class Timing:
     REQUEST = 1
     #: From a beat on the memory's port to its write into VMEM: held beat, turned line.
     BEAT_TO_VMEM = 2
+    #: From a beat's leaving the memory to its write into VMEM; as many beats are on their way when a write is refused.
+    BUS_TO_VMEM = 1 + BEAT_TO_VMEM
     #: Load: from the start of a SYNC with nothing before it to its end: queue of trains, mark.
     LOAD_SYNC = 2
     #: Store: from the grant of a read to its beat's offer: VMEM, queue of chunks, packer.
