@@ -15,6 +15,7 @@ from sluice.runtime import Device
 from sluice.runtime.fault import Fault
 from sluice_hw import csr, isa
 from sluice_hw.isa import Cause, Error, Op, Unit
+from verif.random_programs.illegal import illegal_words
 from verif.system import workload
 from verif.system.configs import CONFIGS
 
@@ -41,44 +42,6 @@ def stopped(device: Device, entry: int = 0) -> Fault:
     return fault
 
 
-def patched(op: Op, name: str, value: int, base: int) -> int:
-    """The word ``base`` with a field of ``op`` set to any value."""
-    at = isa.OPCODE_BITS
-    for field in isa.OPS[op].fields:
-        if field.name == name:
-            mask = (1 << field.width) - 1
-            return base & ~(mask << at) | (value & mask) << at
-        at += field.width
-    raise KeyError(name)
-
-
-def illegal_words(rng: random.Random) -> list[tuple[int, Error, int]]:
-    """Words with the code and the field number that the chip must give: every field of every op that has a range."""
-    out = []
-    for code in range(64):
-        if code not in [int(op) for op in isa.OPS]:
-            out.append((code | rng.getrandbits(250) << 6, Error.ILLEGAL_OPCODE, 0))
-    for op, spec in isa.OPS.items():
-        base = isa.encode(op, TINY, {})
-        used = isa.OPCODE_BITS + sum(f.width for f in spec.fields)
-        for number, field in enumerate(spec.fields, 1):
-            lo, hi = isa.field_range(field, TINY)
-            least, most = (-(1 << field.width - 1), (1 << field.width - 1) - 1) if field.signed else (
-                0, (1 << field.width) - 1)  # fmt: skip
-            beyond = {v for v in (lo - 1, hi + 1, least, most) if least <= v <= most and not lo <= v <= hi}
-            for value in beyond:
-                word = patched(op, field.name, value, base)
-                assert word != base
-                out.append((word, Error.ILLEGAL_FIELD, number))
-                # The first bad field is the one that is named, before the reserved bits.
-                out.append((word | 1 << 255, Error.ILLEGAL_FIELD, number))
-        for bit in (used, 255):
-            out.append((base | 1 << bit, Error.RESERVED_BITS, len(spec.fields) + 1))
-    ring = isa.encode(Op.ADDR, TINY, {"ring": 16, "stride2": 17})
-    out.append((ring, Error.ILLEGAL_FIELD, isa.field_index(Op.ADDR, "stride2")))
-    return out
-
-
 COPY = """
     addr r1 base=0
     addr r2 base={hbm}
@@ -97,7 +60,7 @@ DUMP = COPY.format(hbm=_DUMP, unit="st", step=64, op="hbm_write_slice")
 def test_illegal_words(tiny: Device, seed: int) -> None:
     """The chip names word and field, and neither HBM nor VMEM changes."""
     rng = random.Random(seed)
-    cases = illegal_words(rng)
+    cases = [(case.word, case.code, case.field) for case in illegal_words(TINY, rng)]
     assert len(cases) > 120 and len({code for _, code, _ in cases}) == 3
     pattern = rng.randbytes(64 * SLICE)
     tiny.write_memory(_PATTERN * SLICE, pattern)

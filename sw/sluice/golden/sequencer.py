@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -31,7 +32,9 @@ class _Word:
     signals: tuple[tuple[Unit, int], ...]
 
 
-def _take_apart(op: Op, fields: dict[str, int]) -> _Word:
+@functools.lru_cache(maxsize=1 << 14)
+def _take_apart(raw: int, config: ChipConfig) -> _Word:
+    op, fields = check_word(raw, config)
     unit = isa.OPS[op].unit
     if unit == "field":
         unit = Unit(fields["unit"])
@@ -167,7 +170,7 @@ class Sequencer:
             raise UnitFault(Error.FETCH_RANGE, 0, f"pc {self.pc} is beyond the microcode store of {words} words")
         raw = self._store[self.pc] if self.pc < len(self._store) else 0
         try:
-            word = _take_apart(*check_word(raw, self._config))
+            word = _take_apart(raw, self._config)
         except WordError as error:
             raise UnitFault(error.code, raw & _MASK, str(error), field=error.field) from None
         self._decoded[self.pc] = word

@@ -7,7 +7,8 @@ match the k-th token given with the k-th taken, so which op waits for which does
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,9 +17,9 @@ from sluice.golden.memory import walk_addresses
 from sluice.golden.sequencer import Sequencer
 from sluice.golden.units import MicroOp
 from sluice_hw.config import ChipConfig
-from sluice_hw.isa import Op, Source, Unit
+from sluice_hw.isa import PARAM_REGISTERS, Op, Source, Unit
 
-__all__ = ["Race", "find_races", "trace"]
+__all__ = ["Race", "accesses", "find_races", "setup_key", "trace"]
 
 #: Clocks: ops of each kind end in order. A PULSE_ARRAY has two, for its reads of VMEM and for its sums.
 KINDS = ("read", "write_read", "write", "weights", "fed", "sums", "params", "vector")
@@ -55,12 +56,15 @@ class _Log:
         return 0
 
 
-def trace(program: Program, config: ChipConfig) -> list[tuple[Unit, MicroOp]]:
+def trace(
+    program: Program, config: ChipConfig, params: Sequence[int] = (), entry: int = 0
+) -> list[tuple[Unit, MicroOp]]:
     """Micro-ops in program order."""
     out: list[tuple[Unit, MicroOp]] = []
     logs: dict[Unit, list[MicroOp]] = {u: [] for u in Unit}
     units = {u: _Queue(logs[u]) for u in Unit}
-    sequencer = Sequencer(config, program.words, [0] * 8, units, 0)  # type: ignore[arg-type]
+    registers = [*params, *[0] * (PARAM_REGISTERS - len(params))]
+    sequencer = Sequencer(config, program.words, registers, units, entry)  # type: ignore[arg-type]
     counts = dict.fromkeys(Unit, 0)
     while sequencer.halt_code is None:
         assert sequencer.step()
@@ -69,14 +73,6 @@ def trace(program: Program, config: ChipConfig) -> list[tuple[Unit, MicroOp]]:
                 out.append((u, logs[u][counts[u]]))
                 counts[u] += 1
     return out
-
-
-@dataclass
-class _State:
-    """What a unit knows when it starts its next op, and its setup."""
-
-    clock: np.ndarray
-    setup: dict[object, dict] = field(default_factory=dict)
 
 
 class _Places:
@@ -89,15 +85,21 @@ class _Places:
         self.size = size
 
 
-def find_races(program: Program, config: ChipConfig, limit: int = 5) -> list[Race]:
+def find_races(
+    program: Program, config: ChipConfig, limit: int = 5, params: Sequence[int] = (), entry: int = 0
+) -> list[Race]:
     """Pairs of accesses that no token orders, at most ``limit``."""
-    return _Checker(program, config, limit).run()
+    return _Checker(trace(program, config, params, entry), config, limit).run()
+
+
+def setup_key(uop: MicroOp) -> tuple:
+    """What a setup word sets."""
+    return uop.op, uop.fields.get("unit"), uop.fields.get("index")
 
 
 class _Checker:
-    def __init__(self, program: Program, config: ChipConfig, limit: int) -> None:
-        self.config, self.limit = config, limit
-        self.ops = trace(program, config)
+    def __init__(self, ops: list[tuple[Unit, MicroOp]], config: ChipConfig, limit: int) -> None:
+        self.config, self.limit, self.ops = config, limit, ops
         self.races: list[Race] = []
         self.memories = {
             "VMEM": _Places("VMEM", config.vmem_bytes),
@@ -112,13 +114,12 @@ class _Checker:
     def run(self) -> list[Race]:
         starts = self._clocks()
         counts = dict.fromkeys(KINDS, 0)
-        setup: dict[object, dict] = {}
+        setup: dict[tuple, Mapping[str, int]] = {}
         for index, (unit, uop) in enumerate(self.ops):
-            f = uop.fields
-            if "wait_ld" not in f:
-                setup[(uop.op, f.get("unit"), f.get("index"))] = dict(f)
+            if "wait_ld" not in uop.fields:
+                setup[setup_key(uop)] = uop.fields
                 continue
-            for kind, memory, places, write in self._accesses(unit, uop, setup):
+            for kind, memory, places, write in accesses(self.config, unit, uop, setup):
                 self._access(memory, places, write, kind, counts[kind], starts[index], f"{uop.op.name} at {uop.pc}")
                 if len(self.races) >= self.limit:
                     return self.races
@@ -136,6 +137,7 @@ class _Checker:
         state = {u: np.zeros(len(KINDS), np.int64) for u in Unit}
         ended = {k: np.zeros(len(KINDS), np.int64) for k in KINDS}  # clock at the end of the last op of a kind
         counts = dict.fromkeys(KINDS, 0)
+        tile = np.zeros(len(KINDS), np.int64)  # clock at the end of the LOAD_WEIGHTS whose tile is in use
         tokens: dict[tuple[Unit, Unit], deque[np.ndarray]] = defaultdict(deque)
         moved = True
         while moved:
@@ -153,7 +155,11 @@ class _Checker:
                     clock = state[unit].copy()
                     for u in uop.waits:
                         clock = np.maximum(clock, tokens[u, unit].popleft())
-                    clock = self._implied(uop.op, clock, counts, ended)
+                    clock = self._implied(uop.op, clock, ended)
+                    if uop.op is Op.PULSE_ARRAY:
+                        if uop.swap:
+                            tile = ended["weights"]
+                        clock = np.maximum(clock, tile)
                     starts[index] = state[unit] = clock
                     end = clock
                     kinds = _kinds(uop.op)
@@ -166,8 +172,6 @@ class _Checker:
                         end = end.copy()
                         end[KINDS.index(kind)] = counts[kind]
                         ended[kind] = end
-                    if uop.op is Op.PULSE_ARRAY:  # its tile was complete
-                        ended["sums"] = end = np.maximum(end, ended["weights"])
                     for u in uop.signals:
                         tokens[unit, u].append(end)
         left = [self.ops[q[0]] for q in queues.values() if q]
@@ -175,68 +179,15 @@ class _Checker:
         return starts
 
     @staticmethod
-    def _implied(op: Op, clock: np.ndarray, counts: dict[str, int], ended: dict[str, np.ndarray]) -> np.ndarray:
+    def _implied(op: Op, clock: np.ndarray, ended: dict[str, np.ndarray]) -> np.ndarray:
         """What the unit itself waits for before an op starts."""
         before = {
-            Op.HBM_WRITE_SLICE: ("write_read",), Op.LOAD_WEIGHTS: ("weights",), Op.PULSE_ARRAY: ("fed", "weights"),
+            Op.HBM_WRITE_SLICE: ("write_read",), Op.LOAD_WEIGHTS: ("weights",), Op.PULSE_ARRAY: ("fed",),
             Op.VECTOR: ("vector", "params"), Op.LOAD_PARAMS: ("params",),
         }.get(op, ())  # fmt: skip
         for kind in before:
             clock = np.maximum(clock, ended[kind])
         return clock
-
-    # -- accesses ------------------------------------------------------------------------------------------------
-    def _accesses(self, unit: Unit, uop: MicroOp, setup: dict) -> list[tuple[str, str, np.ndarray, bool]]:
-        f, a, cfg = uop.fields, uop.address, self.config
-        if uop.op in (Op.HBM_READ_SLICE, Op.HBM_WRITE_SLICE):
-            shape = setup[Op.DMA_SHAPE, int(unit), None]
-            vmem = _bytes(a["vmem"], (shape["rows"],), (shape["pitch"],), shape["row_bytes"])
-            hbm = np.arange(a["hbm"], a["hbm"] + f["count"])
-            if unit is Unit.LD:
-                return [("read", "HBM", hbm, False), ("read", "VMEM", vmem, True)]
-            return [("write_read", "VMEM", vmem, False), ("write", "HBM", hbm, True)]
-        if uop.op is Op.LOAD_WEIGHTS:
-            return [("weights", "VMEM", _bytes(a["vmem"], (f["k"],), (f["pitch"],), f["n"]), False)]
-        if uop.op is Op.PULSE_ARRAY:
-            shape = setup[Op.FEED_SHAPE, None, None]
-            rows = shape["n0"] * shape["n1"] * shape["n2"]
-            acc = np.arange(a["acc"], a["acc"] + rows)
-            return [("fed", "VMEM", self._fed(a["vmem"], shape, setup), False), ("sums", "ACC", acc, True)]
-        if uop.op is Op.LOAD_PARAMS:
-            return [("params", "VMEM", np.arange(a["vmem"], a["vmem"] + cfg.param_bytes), False)]
-        if uop.op is Op.VECTOR:
-            shape, mode = setup[Op.VECTOR_SHAPE, None, None], setup[Op.VECTOR_MODE, None, None]
-            counts = tuple(shape[n] for n in ("n3", "n2", "n1", "n0"))
-            strides = tuple(shape[s] for s in ("s3", "s2", "s1", "s0"))
-            out = []
-            if mode["source"] == Source.ACC:
-                out.append(("vector", "ACC", np.unique(walk_addresses(a["src"], counts, strides)), False))
-            else:
-                out.append(("vector", "VMEM", _bytes(a["src"], counts, strides, mode["cols"]), False))
-            if mode["residual"]:
-                residual = setup[Op.VECTOR_RESIDUAL, None, None]
-                steps = (residual["r3"], residual["r2"])
-                out.append(("vector", "VMEM", _bytes(a["res"], counts[:2], steps, mode["cols"]), False))
-            width = mode["cols"] * (4 if mode["wide"] else 1)
-            out.append(("vector", "VMEM", _bytes(a["dst"], counts[:2], (mode["d3"], shape["d2"]), width), True))
-            return out
-        return []
-
-    def _fed(self, base: int, shape: dict, setup: dict) -> np.ndarray:
-        counts = (shape["n2"], shape["n1"], shape["n0"])
-        steps = (shape["s2"], shape["s1"], shape["s0"])
-        out = []
-        for index in range(shape["segments"]):
-            s = setup[Op.FEED_SEGMENT, None, index]
-            width = s["hi"] - s["lo"]
-            at = walk_addresses(base + s["offset"], (*counts, width), (*steps, 1))
-            if shape["pad"]:
-                x = s["x"] + np.arange(counts[2])[:, None] * shape["x_step"] + np.arange(width)
-                y = s["y"] + np.arange(counts[1]) * shape["y_step"]
-                inside = ((y >= 0) & (y < shape["height"]))[:, None, None] & ((x >= 0) & (x < shape["line_bytes"]))
-                at = at[np.broadcast_to(inside, at.shape)]
-            out.append(at.reshape(-1))
-        return np.unique(np.concatenate(out))
 
     def _access(
         self, memory: str, places: np.ndarray, write: bool, kind: str, number: int, start: np.ndarray, text: str
@@ -266,6 +217,69 @@ class _Checker:
                 continue
             at = int(places[others == other][0])
             self.races.append(Race(m.name, at, self.text_of[other], text))
+
+
+def accesses(
+    config: ChipConfig, unit: Unit, uop: MicroOp, setup: Mapping[tuple, Mapping[str, int]]
+) -> list[tuple[str, str, np.ndarray, bool]]:
+    """What an op touches, given the setup words in force by :func:`setup_key`.
+
+    Returns
+    -------
+    list
+        Kind (:data:`KINDS`), memory, places (VMEM bytes, accumulator rows, HBM slices), whether it writes them.
+    """
+    f, a = uop.fields, uop.address
+    if uop.op in (Op.HBM_READ_SLICE, Op.HBM_WRITE_SLICE):
+        shape = setup[Op.DMA_SHAPE, int(unit), None]
+        vmem = _bytes(a["vmem"], (shape["rows"],), (shape["pitch"],), shape["row_bytes"])
+        hbm = np.arange(a["hbm"], a["hbm"] + f["count"])
+        if unit is Unit.LD:
+            return [("read", "HBM", hbm, False), ("read", "VMEM", vmem, True)]
+        return [("write_read", "VMEM", vmem, False), ("write", "HBM", hbm, True)]
+    if uop.op is Op.LOAD_WEIGHTS:
+        return [("weights", "VMEM", _bytes(a["vmem"], (f["k"],), (f["pitch"],), f["n"]), False)]
+    if uop.op is Op.PULSE_ARRAY:
+        shape = setup[Op.FEED_SHAPE, None, None]
+        rows = shape["n0"] * shape["n1"] * shape["n2"]
+        acc = np.arange(a["acc"], a["acc"] + rows)
+        return [("fed", "VMEM", _fed(a["vmem"], shape, setup), False), ("sums", "ACC", acc, True)]
+    if uop.op is Op.LOAD_PARAMS:
+        return [("params", "VMEM", np.arange(a["vmem"], a["vmem"] + config.param_bytes), False)]
+    if uop.op is Op.VECTOR:
+        shape, mode = setup[Op.VECTOR_SHAPE, None, None], setup[Op.VECTOR_MODE, None, None]
+        counts = tuple(shape[n] for n in ("n3", "n2", "n1", "n0"))
+        strides = tuple(shape[s] for s in ("s3", "s2", "s1", "s0"))
+        out = []
+        if mode["source"] == Source.ACC:
+            out.append(("vector", "ACC", np.unique(walk_addresses(a["src"], counts, strides)), False))
+        else:
+            out.append(("vector", "VMEM", _bytes(a["src"], counts, strides, mode["cols"]), False))
+        if mode["residual"]:
+            residual = setup[Op.VECTOR_RESIDUAL, None, None]
+            steps = (residual["r3"], residual["r2"])
+            out.append(("vector", "VMEM", _bytes(a["res"], counts[:2], steps, mode["cols"]), False))
+        width = mode["cols"] * (4 if mode["wide"] else 1)
+        out.append(("vector", "VMEM", _bytes(a["dst"], counts[:2], (mode["d3"], shape["d2"]), width), True))
+        return out
+    return []
+
+
+def _fed(base: int, shape: Mapping[str, int], setup: Mapping[tuple, Mapping[str, int]]) -> np.ndarray:
+    counts = (shape["n2"], shape["n1"], shape["n0"])
+    steps = (shape["s2"], shape["s1"], shape["s0"])
+    out = []
+    for index in range(shape["segments"]):
+        s = setup[Op.FEED_SEGMENT, None, index]
+        width = s["hi"] - s["lo"]
+        at = walk_addresses(base + s["offset"], (*counts, width), (*steps, 1))
+        if shape["pad"]:
+            x = s["x"] + np.arange(counts[2])[:, None] * shape["x_step"] + np.arange(width)
+            y = s["y"] + np.arange(counts[1]) * shape["y_step"]
+            inside = ((y >= 0) & (y < shape["height"]))[:, None, None] & ((x >= 0) & (x < shape["line_bytes"]))
+            at = at[np.broadcast_to(inside, at.shape)]
+        out.append(at.reshape(-1))
+    return np.unique(np.concatenate(out))
 
 
 def _kinds(op: Op) -> tuple[str, ...]:

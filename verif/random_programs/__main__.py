@@ -1,0 +1,45 @@
+"""``python -m verif.random_programs``: replay seeds on a chip."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from sluice.build import sim_build_dir
+from verif.system.configs import RANDOM_CONFIGS
+
+from .compare import open_bench
+from .legal import make_case
+from .replay import run_seeds, text_of
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m verif.random_programs", description="Random programs on a chip, compared with golden."
+    )
+    parser.add_argument("--config", choices=RANDOM_CONFIGS, default="tiny", help="the chip")
+    parser.add_argument("--seed", type=int, nargs="+", default=[1], help="seeds, run one after the other on one chip")
+    parser.add_argument("--count", type=int, default=1, help="how many seeds from the last one on")
+    parser.add_argument("--backend", default="rtl", help="how the chip is simulated (default: rtl)")
+    parser.add_argument("--shrink", action="store_true", help="make a failing program small")
+    parser.add_argument("--tries", type=int, default=2000, help="smaller programs to try (default: 2000)")
+    parser.add_argument("--print", action="store_true", dest="show", help="print the program and do not run it")
+    args = parser.parse_args()
+    seeds = [*args.seed, *range(args.seed[-1] + 1, args.seed[-1] + args.count)]
+    config = RANDOM_CONFIGS[args.config]
+    if args.show:
+        for seed in seeds:
+            print(text_of(make_case(config, seed)), end="")
+        return 0
+    bench = open_bench(config, args.backend)
+    began = time.monotonic()
+    with bench.device:
+        failed = run_seeds(bench, seeds, sim_build_dir() / "report" / "random_programs",
+                           tries=args.tries if args.shrink else 0)  # fmt: skip
+    print(f"{len(seeds)} programs on {config.name}, {len(failed)} failed, {time.monotonic() - began:.1f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

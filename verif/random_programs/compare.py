@@ -1,0 +1,211 @@
+"""A case on a chip: what must be as on the golden machine."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+
+import numpy as np
+
+from sluice.errors import ChipError, DeviceError, DeviceTimeout, UsageError
+from sluice.runtime import Device
+from sluice_hw.config import ChipConfig
+from sluice_hw.isa import Error, Unit
+
+from .illegal import Broken
+from .legal import Case
+
+__all__ = ["Bench", "Mismatch", "open_bench", "place_of"]
+
+#: Cycles that a program may take; the longest takes a tenth.
+TIMEOUT = 400_000
+#: Cycles without progress, above the longest train.
+WATCHDOG = 4000
+#: Slices looked at around the program's, where all of HBM would take too long.
+GUARD = 2
+
+
+class Mismatch(AssertionError):
+    """The chip does something else than golden."""
+
+
+class Bench:
+    """A chip that runs cases one after the other, with what all of its HBM must hold.
+
+    Memory between programs is not cleared: a program never reads what it has not written, and all that it does not
+    write must stay.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device, self.config = device, device.config
+        #: All of HBM as an array, where the chip is in this process.
+        self._view: np.ndarray | None = None
+        with contextlib.suppress(UsageError):
+            self._view = device.hbm_view()
+        rng = np.random.default_rng(1)
+        self._expected = rng.integers(0, 256, self.config.hbm_bytes, np.uint8)
+        if self._view is not None:
+            self._view[:] = self._expected
+        device.write_csr("WATCHDOG", WATCHDOG)
+
+    def run(self, case: Case) -> None:
+        """Run a case.
+
+        Raises
+        ------
+        Mismatch
+            When something differs from golden. The chip can be used again.
+        """
+        area, size = case.draft.arena.hbm, self.config.slice_bytes
+        window = slice(area.start * size, area.end * size)
+        self._prepare(window, case.image)
+        device, draft = self.device, case.draft
+        device.write_csr("HBM_LO", area.start)
+        device.write_csr("HBM_HI", area.end)
+        try:
+            report = device.run(case.lowered.program, params=draft.params, entry=draft.entry, timeout_cycles=TIMEOUT,
+                                verify=False)  # fmt: skip
+        except (ChipError, DeviceTimeout) as error:
+            self._repair(window)
+            raise Mismatch(f"golden ends with HALT {case.result.halt_code}, the chip does not: {error}") from error
+        except DeviceError as error:  # counters that do not add up
+            self._repair(window)
+            raise Mismatch(str(error)) from error
+        wrong = [f"halt code {report.halt_code}, not {case.result.halt_code}"] * (
+            report.halt_code != case.result.halt_code)  # fmt: skip
+        for name, want in dataclasses.asdict(case.result.counters).items():
+            if report.work[name] != want:
+                wrong.append(f"counter {name} {report.work[name]}, not {want}")
+        wrong += self._tokens(case)
+        self._expected[window] = case.want
+        wrong += self._memory(case, window)
+        if wrong:
+            self._repair(window)
+            raise Mismatch("; ".join(wrong))
+
+    def stop(self, case: Case, broken: Broken) -> None:
+        """Run a broken program to its error, reset, and run the case itself.
+
+        What stops the chip is what golden says, and of HBM only what the program may write can have changed.
+
+        Raises
+        ------
+        Mismatch
+            When that is not so.
+        """
+        area, size = case.draft.arena.hbm, self.config.slice_bytes
+        window = slice(area.start * size, area.end * size)
+        self._prepare(window, case.image)
+        device, draft, want = self.device, case.draft, broken.fault
+        device.write_csr("HBM_LO", area.start)
+        device.write_csr("HBM_HI", area.end)
+        device.load_program(broken.program, verify=False)
+        device.start(params=draft.params, entry=draft.entry)
+        if not device.transport.wait_interrupt(TIMEOUT):
+            device.reset()
+            raise Mismatch(f"{broken.what}: no interrupt")
+        got = device.last_error
+        device.transport.advance(500)  # what is under way ends
+        device.reset()
+        # Which of the bytes or rows out of range is named differs: DMA looks at the last one first.
+        known = want.code not in (Error.VMEM_RANGE, Error.ACC_RANGE)
+        expected = (want.code, want.pc, want.field, want.unit, want.info if known else 0)
+        unit = {"sequencer": "seq"}.get(got.unit, got.unit.lower()) if got is not None else ""
+        found = None if got is None else (got.code, got.pc, got.field, unit, got.info if known else 0)
+        if found != expected:
+            self._repair(window)
+            raise Mismatch(f"{broken.what}: the chip gives {found}, not {expected}")
+        self._changed(case, window)
+        wrong = self._memory(case, window)
+        if wrong:
+            self._repair(window)
+            raise Mismatch(f"{broken.what}: {wrong[0]}")
+        self.run(case)
+
+    def check_memory(self, case: Case) -> None:
+        """HBM is as the case left it; raises :class:`Mismatch`."""
+        area, size = case.draft.arena.hbm, self.config.slice_bytes
+        wrong = self._memory(case, slice(area.start * size, area.end * size))
+        if wrong:
+            raise Mismatch(wrong[0])
+
+    def _changed(self, case: Case, window: slice) -> None:
+        """Take over what a broken program may have written."""
+        arena, size = case.draft.arena, self.config.slice_bytes
+        for area in (arena.scratch, arena.dump):
+            place = slice(area.start * size, area.end * size)
+            if self._view is not None:
+                self._expected[place] = self._view[place]
+            else:
+                data = self.device.read_memory(place.start, place.stop - place.start)
+                self._expected[place] = np.frombuffer(data, np.uint8)
+
+    def _prepare(self, window: slice, image: np.ndarray) -> None:
+        self._expected[window] = image
+        if self._view is not None:
+            self._view[window] = image
+        else:
+            wider = self._guarded(window)
+            self.device.write_memory(wider.start, self._expected[wider].tobytes())
+
+    def _repair(self, window: slice) -> None:
+        """After a failure HBM is what it must be before the next case."""
+        if self._view is not None:
+            self._view[:] = self._expected
+
+    def _guarded(self, window: slice) -> slice:
+        more = GUARD * self.config.slice_bytes
+        return slice(max(0, window.start - more), min(self.config.hbm_bytes, window.stop + more))
+
+    def _tokens(self, case: Case) -> list[str]:
+        out = []
+        for giver in Unit:
+            left = self.device.read_fields(f"TOKENS_{giver.name}")
+            for taker in Unit:
+                name, want = f"to_{taker.name.lower()}", case.result.tokens_left.get((giver, taker), 0)
+                if left.get(name, 0) != want:
+                    out.append(f"tokens left from {giver.name} to {taker.name} {left[name]}, not {want}")
+        return out
+
+    def _memory(self, case: Case, window: slice) -> list[str]:
+        if self._view is not None:
+            got, start = self._view, 0
+        else:
+            wider = self._guarded(window)
+            got = np.frombuffer(self.device.read_memory(wider.start, wider.stop - wider.start), np.uint8)
+            start = wider.start
+        want = self._expected[start : start + got.size]
+        if np.array_equal(got, want):
+            return []
+        at = np.flatnonzero(got != want)
+        first = int(at[0]) + start
+        return [f"{at.size} bytes of HBM differ, the first in {place_of(case, first)}: "
+                f"{got[at[0]]:#04x}, not {want[at[0]]:#04x}"]  # fmt: skip
+
+
+def place_of(case: Case, address: int) -> str:
+    """A byte of HBM in words: what of the program's it is, dumps by where they come from."""
+    size, arena = case.config.slice_bytes, case.draft.arena
+    where = f"slice {address // size} byte {address % size}"
+    at = arena.dump.start
+    for name, start, length in [
+        *(("VMEM", w.start, w.size) for w in arena.data),
+        *(("accumulators from row", w.start, 4 * case.config.cols * w.size) for w in arena.acc),
+    ]:
+        offset = address - at * size
+        if 0 <= offset < length:
+            place = f"VMEM {start + offset:#x}" if name == "VMEM" else (
+                f"accumulator row {start + offset // (4 * case.config.cols)} "
+                f"column {offset // 4 % case.config.cols}")  # fmt: skip
+            return f"{where} = {place} at the end"
+        at += -(-length // size)
+    for name in ("raw", "clean", "scratch", "dump"):
+        area = getattr(arena, name)
+        if area.start <= address // size < area.end:
+            return f"{where} ({name})"
+    return f"{where}, outside of the program's"
+
+
+def open_bench(config: ChipConfig, backend: str) -> Bench:
+    """A chip to run cases on."""
+    return Bench(Device(config, backend))

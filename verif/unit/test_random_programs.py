@@ -1,0 +1,101 @@
+"""The generator of random programs itself, on golden: its programs have one meaning, and a planted fault is found."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sluice.asm import assemble, check
+from sluice.golden import GoldenMachine
+from sluice.golden.mxu import MatrixUnit
+from sluice.runtime.golden import SteppedMachine
+from sluice_hw import isa
+from verif.random_programs.compare import open_bench
+from verif.random_programs.illegal import break_case, illegal_words
+from verif.random_programs.legal import make_case
+from verif.random_programs.replay import run_seeds, text_of
+from verif.system.configs import RANDOM_CONFIGS
+
+
+@pytest.mark.parametrize("name", RANDOM_CONFIGS)
+def test_programs_have_one_meaning(name: str, seed: int) -> None:
+    """Under any schedule and with other queues, memories and work are the same; the assembler knows the programs."""
+    config = RANDOM_CONFIGS[name]
+    other = config.replace(ld_queue=7, st_queue=2, mxu_queue=3, vpu_queue=9)
+    for number in range(seed, seed + 4):
+        case = make_case(config, number)
+        start, end = (edge * config.slice_bytes for edge in (case.draft.arena.hbm.start, case.draft.arena.hbm.end))
+        for chip, schedule in ((config, 1), (other, 2)):
+            machine = GoldenMachine(chip)
+            machine.write_hbm(start, case.image)
+            result = machine.run(case.lowered.program, params=case.draft.params, entry=case.draft.entry,
+                                 schedule_seed=schedule)  # fmt: skip
+            assert (result.error, result.halt_code) == (None, case.draft.code), f"seed {number}"
+            assert (result.counters, result.tokens_left) == (case.result.counters, case.result.tokens_left)
+            assert np.array_equal(machine.hbm.data[start:end], case.want), f"seed {number} schedule {schedule}"
+        if not case.draft.entry:
+            check(case.lowered.program, config)
+            assert assemble(text_of(case), config).words == case.lowered.program.words
+
+
+def test_what_programs_contain() -> None:
+    """All ops and, among few programs, what makes them interesting."""
+    seen: Counter = Counter()
+    for number in range(18):
+        case = make_case(RANDOM_CONFIGS["odd"], number)
+        open_levels = 0
+        for word in case.lowered.program.words[case.draft.entry :]:
+            op, f = isa.decode(word)
+            seen[op] += 1
+            open_levels += (op is isa.Op.LOOP) - (op is isa.Op.END)
+            seen["nested"] += open_levels > 1
+            for name in ("ring", "add_param", "from_param", "pad", "swap_first", "bias", "per_channel", "wide", "relu"):
+                seen[name] += bool(f.get(name))
+            for name in ("requant", "residual", "reduce", "source", "acc_mode"):
+                if name in f:
+                    seen[name, f[name]] += 1
+            seen["first"] += any(v for k, v in f.items() if k.startswith("wait_") and k.endswith("_first"))
+            seen["last"] += any(v for k, v in f.items() if k.startswith("signal_") and k.endswith("_last"))
+            seen["segments"] += f.get("segments", 0) > 1
+    kinds = {"requant": isa.Requant, "residual": isa.Residual, "reduce": isa.Reduce, "source": isa.Source,
+             "acc_mode": isa.AccMode}  # fmt: skip
+    values = [(name, int(value)) for name, kind in kinds.items() for value in kind]
+    wanted = [*isa.OPS, *values, "nested", "ring", "add_param", "from_param", "pad", "swap_first", "bias",
+              "per_channel", "wide", "relu", "first", "last", "segments"]  # fmt: skip
+    assert not [what for what in wanted if not seen[what]]
+
+
+def test_a_planted_fault_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A chip that adds 1 when an accumulation has three rows."""
+    accumulate = MatrixUnit._accumulate
+
+    def faulty(unit: MatrixUnit, active: object) -> None:
+        if isinstance(unit.machine, SteppedMachine) and active.uop.accumulate and len(active.data["sums"]) == 3:
+            active.data["sums"][1, 2] += 1
+        accumulate(unit, active)
+
+    monkeypatch.setattr(MatrixUnit, "_accumulate", faulty)
+    bench = open_bench(RANDOM_CONFIGS["odd"], "golden")
+    (text,) = run_seeds(bench, [101], tmp_path, tries=40)
+    assert "python -m verif.random_programs --config odd --seed 101 --shrink" in text
+    whole, small = (tmp_path / name for name in ("odd-101.s", "odd-101.small.s"))
+    assert len(small.read_text().splitlines()) < len(whole.read_text().splitlines()) * 0.8
+    assert "pulse_array" in small.read_text() and (tmp_path / "odd-101.log").read_text() == text + "\n"
+
+
+def test_broken_programs_cover_the_tables() -> None:
+    """Every field that can be out of range is, and golden stops at broken programs where they are broken."""
+    config = RANDOM_CONFIGS["odd"]
+    words = illegal_words(config, random.Random(1))
+    named = {(w.word & 63, w.field) for w in words if w.code == isa.Error.ILLEGAL_FIELD}
+    for op, spec in isa.OPS.items():
+        for number, field in enumerate(spec.fields, 1):
+            lo, hi = isa.field_range(field, config)
+            if hi - lo + 1 < 1 << field.width:
+                assert (int(op), number) in named, f"{op.name} {field.name}"
+    broken = break_case(make_case(config, 7), random.Random(7))
+    assert broken is not None and broken.fault.pc <= len(broken.program)
