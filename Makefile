@@ -4,7 +4,7 @@
 CONFIG ?= tiny
 # Form of the array in `make verilog`: structural (synthesis) or loop (fast simulation).
 EMIT ?= structural
-# 1: `make sim` and `make test` write waveforms.
+# 1: `make sim` and `make test` write waveforms; FIRST:LAST: `make sim` does, of those cycles after the doorbell.
 WAVES ?= 0
 # What `make bench` measures; empty: everything.
 BENCH ?=
@@ -19,6 +19,7 @@ ARGS ?=
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 waves_on := $(filter-out 0 no off false,$(WAVES))
+waves_window := $(if $(findstring :,$(WAVES)),=$(WAVES))
 
 export WAVES
 # An inherited value would send imports elsewhere.
@@ -31,8 +32,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "Settings, with their defaults: CONFIG=$(CONFIG) EMIT=$(EMIT) WAVES=$(WAVES) BENCH= JOBS=auto PYTEST_ARGS= ARGS="
 
-sim: base-env ## classify digits on the simulated chip CONFIG (WAVES=1 for waveforms)
-	$(BIN)/sluice sim --config $(CONFIG) $(if $(waves_on),--waves) $(ARGS)
+sim: base-env ## classify digits on the simulated chip CONFIG (WAVES=1 or 1000:3000 for waveforms)
+	$(BIN)/sluice sim --config $(CONFIG) $(if $(waves_on),--waves$(waves_window)) $(ARGS)
 
 test: test-env ## all tests: units, systems, proofs (PYTEST_ARGS="-k name" for some)
 	$(PYTEST) verif -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
@@ -41,7 +42,7 @@ formal: test-env ## the proofs only
 	$(PYTEST) verif/formal $(PYTEST_ARGS)
 
 waves: base-env ## run `make sim` with waveforms
-	$(BIN)/sluice sim --config $(CONFIG) --waves $(ARGS)
+	$(BIN)/sluice sim --config $(CONFIG) --waves$(waves_window) $(ARGS)
 
 verilog: base-env ## write the chip CONFIG as Verilog, EMIT=structural or loop
 	$(BIN)/sluice verilog --config $(CONFIG) --emit $(EMIT) $(ARGS)

@@ -6,17 +6,13 @@ for ``ctypes`` (:func:`build_shared`), and a lint verdict (:func:`lint`). Models
 of the design public and slow the model several times.
 """
 
-import hashlib
 import importlib.metadata
 import os
 import random
 import re
 import shlex
 import shutil
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,15 +21,10 @@ from xml.etree import ElementTree
 
 from .cache import BuildFailed, cached, content_hash, sim_build_dir
 from .embed import launcher
-from .toolchain import Toolchain, ToolchainError, find_toolchain
+from .steps import RECIPE, cpu_identity, log_tail, run_logged, run_step, share_runtime
+from .toolchain import ToolchainError, find_toolchain
 
 __all__ = ["CaseResult", "CocotbModel", "Results", "SimulationFailed", "build_cocotb", "build_shared", "lint"]
-
-# Part of every cache key: raise it when the build steps below change what they produce.
-_RECIPE = "1"
-
-#: Seconds of wall time after which a run is taken for hung and ended; ``SLUICE_RUN_TIMEOUT`` overrides it.
-_RUN_TIMEOUT = 3600.0
 
 
 class SimulationFailed(AssertionError):
@@ -174,13 +165,13 @@ class CocotbModel:
         if self.coverage:
             command.append(f"+verilator+coverage+file+{coverage}")
         environment = self._environment(modules, testcase, xml, seed, env or {})
-        status = _run_logged(command, cwd=folder, env=environment, log=log)
+        status = run_logged(command, cwd=folder, env=environment, log=log)
 
         def fail(what: str) -> SimulationFailed:
             return SimulationFailed(
                 f"{self.name}: {what}\n  seed {seed} (replay with SLUICE_SEED={seed})\n  log: {log}\n"
                 + (f"  waves: {waves}\n" if waves else "")
-                + _tail(log),
+                + log_tail(log),
                 log=log,
                 seed=seed,
             )
@@ -408,7 +399,7 @@ def lint(verilog: str | Sequence[str], top: str, waivers: Path | None = None) ->
     """
     toolchain = find_toolchain()
     texts = [verilog] if isinstance(verilog, str) else list(verilog)
-    key = content_hash(_RECIPE, "lint", toolchain.identity, top, *texts, waivers.read_text() if waivers else "")
+    key = content_hash(RECIPE, "lint", toolchain.identity, top, *texts, waivers.read_text() if waivers else "")
 
     def run(work: Path) -> None:
         paths = []
@@ -419,11 +410,23 @@ def lint(verilog: str | Sequence[str], top: str, waivers: Path | None = None) ->
         command = [str(toolchain.verilator), "--lint-only", "-Wall", "--top-module", top]
         command += [str(waivers.absolute())] if waivers else []
         log = work / "build.log"
-        status = _run_logged([*command, *paths], cwd=work, env=toolchain.environment(), log=log)
+        status = run_logged([*command, *paths], cwd=work, env=toolchain.environment(), log=log)
         if status != "exit status 0":
             raise BuildFailed(f"Verilator lint of {top}: {status}\n{log.read_text()}")
 
     cached(sim_build_dir() / "lint" / f"{top}-{key}", run)
+
+
+def check_build(name: str) -> None:
+    """Refuse names and places that make cannot build with."""
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
+        raise ValueError(f"model name must be of letters, digits, '_', '-' and '.', not {name!r}")
+    root = sim_build_dir()
+    if re.search(r"\s", str(root)):
+        raise ToolchainError(
+            f"the build folder {str(root)!r} has spaces in its path, which make cannot handle. "
+            "Set SLUICE_BUILD to a folder without"
+        )
 
 
 def _build(
@@ -443,15 +446,9 @@ def _build(
     versions: Sequence[str],
 ) -> Path:
     """Verilate, compile and link ``product``; returns the cache entry that holds it."""
-    if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
-        raise ValueError(f"model name must be of letters, digits, '_', '-' and '.', not {name!r}")
+    check_build(name)
     toolchain = find_toolchain()
     root = sim_build_dir()
-    if re.search(r"\s", str(root)):
-        raise ToolchainError(
-            f"the build folder {str(root)!r} has spaces in its path, which make cannot handle. "
-            "Set SLUICE_BUILD to a folder without"
-        )
     texts = [verilog] if isinstance(verilog, str) else list(verilog)
     fst_cflags, fst_ldflags = toolchain.fst_flags() if fst else ([], [])
     cflags = [*toolchain.cflags, *cflags, *fst_cflags]
@@ -467,9 +464,9 @@ def _build(
         *[word for flag in cflags for word in ("-CFLAGS", flag)],
         *[word for flag in ldflags for word in ("-LDFLAGS", flag)],
     ]
-    cpu = _cpu_identity() if any("native" in flag for flag in opt_flags) else ""
+    cpu = cpu_identity() if any("native" in flag for flag in opt_flags) else ""
     key = content_hash(
-        *(_RECIPE, toolchain.identity, cpu, *versions, *options, *make_opts, *map(str, sources)),
+        *(RECIPE, toolchain.identity, cpu, *versions, *options, *make_opts, *map(str, sources)),
         *[part for item in sorted(files.items()) for part in item],
         *texts,
     )
@@ -486,19 +483,16 @@ def _build(
             path = f"src/{top}{index or ''}.v"
             (work / path).write_text(text)
             paths.append(path)
-        log = work / "build.log"
 
         def step(what: str, command: list[str]) -> None:
-            status = _run_logged(command, cwd=work, env=toolchain.environment(), log=log)
-            if status != "exit status 0":
-                raise BuildFailed(f"{what} failed for {name!r} ({status})\n{_tail(log)}")
+            run_step(what, name, command, work=work, env=toolchain.environment())
 
         step("Verilator", [str(toolchain.verilator), *options, *map(str, sources), *paths])
         make = [toolchain.make, "-C", "obj", "-f", "Vtop.mk", f"-j{os.cpu_count() or 1}",
                 *toolchain.make_args, *make_opts]  # fmt: skip
         if toolchain.ccache:
             make.append(f"OBJCACHE={toolchain.ccache}")
-        _share_runtime(work / "obj", toolchain, make_opts, lambda objects: step("C++", [*make, *objects]))
+        share_runtime(work / "obj", toolchain, make_opts, lambda objects: step("C++", [*make, *objects]))
         step("C++", [*make, product])
         os.replace(work / "obj" / product, work / product)
         shutil.rmtree(work / "obj")
@@ -506,61 +500,11 @@ def _build(
     return cached(root / "models" / f"{name}-{key}", steps)
 
 
-def _share_runtime(obj: Path, toolchain: Toolchain, make_opts: Sequence[str], compile_objects) -> None:
-    """Take the objects of Verilator's run-time library from an earlier model with the same flags.
-
-    They are the same for every model, and take most of the build time of a small one.
-    """
-    classes = (obj / "Vtop_classes.mk").read_text()
-    makefile = (obj / "Vtop.mk").read_text()
-    listed = re.search(r"^VM_GLOBAL_FAST \+= \\\n(.*?)\n\n", classes, re.DOTALL | re.MULTILINE)
-    settings = re.findall(r"^VM_[A-Z_]+ = \d+$", classes, re.MULTILINE)
-    user = re.search(r"^VM_USER_CFLAGS = \\\n(.*?)\n\n", makefile, re.DOTALL | re.MULTILINE)
-    if not listed or not user:
-        return  # an unknown makefile layout: make then builds everything itself
-    objects = [f"{word}.o" for word in listed[1].replace("\\", " ").split()]
-    key = content_hash(_RECIPE, toolchain.identity, *objects, *settings, user[1], *make_opts)
-
-    def build(work: Path) -> None:
-        compile_objects(objects)
-        for name in objects:
-            shutil.copyfile(obj / name, work / name)
-
-    entry = cached(sim_build_dir() / "runtime" / key, build)
-    for name in objects:  # copyfile gives the present time, newer than the makefile that the objects depend on
-        shutil.copyfile(entry / name, obj / name)
-
-
 def _find_libpython() -> str | None:
     """Shared library of this Python, which the simulator loads; ``None`` when there is none."""
     import find_libpython
 
     return os.environ.get("LIBPYTHON_LOC") or find_libpython.find_libpython()
-
-
-def _run_logged(command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) -> str:
-    """Run a command with its output appended to a log; returns ``exit status N`` or what ended it."""
-    limit = float(os.environ.get("SLUICE_RUN_TIMEOUT") or _RUN_TIMEOUT)
-    started = time.monotonic()
-    with log.open("ab") as file:
-        file.write(f"$ {shlex.join(command)}\n".encode())
-        file.flush()
-        process = subprocess.Popen(
-            command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )  # fmt: skip
-        try:
-            code = process.wait(timeout=limit)
-        except BaseException as error:
-            # The group holds the compilers that make started, too.
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
-            return f"no end after {time.monotonic() - started:.0f} s (SLUICE_RUN_TIMEOUT)"
-    if code < 0:
-        return f"signal {signal.Signals(-code).name}"
-    return f"exit status {code}"
 
 
 def _read_results(xml: Path) -> tuple[CaseResult, ...]:
@@ -574,21 +518,3 @@ def _read_results(xml: Path) -> tuple[CaseResult, ...]:
         else:
             cases.append(CaseResult(name, "skipped" if case.find("skipped") is not None else "passed"))
     return tuple(cases)
-
-
-def _tail(log: Path, lines: int = 40) -> str:
-    try:
-        text = log.read_text(errors="replace").splitlines()
-    except OSError:
-        return ""
-    return "\n".join(f"  | {line}" for line in text[-lines:])
-
-
-def _cpu_identity() -> str:
-    """Hash of the CPU's features, for code compiled with ``-march=native``."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return ""
-    chosen = sorted({line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))})
-    return hashlib.sha256("\n".join(chosen).encode()).hexdigest()

@@ -10,12 +10,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sluice.build import sim_build_dir
 from sluice.errors import UsageError
 
-__all__ = ["Progress", "add_backend", "add_config", "add_json", "emit_json", "project_root", "read_file", "write_file"]
+if TYPE_CHECKING:
+    from sluice.runtime.wave_window import WaveWindow
+
+__all__ = [
+    "Progress", "add_backend", "add_config", "add_json", "emit_json", "open_device", "project_root", "read_file",
+    "waves_of", "write_file",
+]  # fmt: skip
 
 _BEAT_SECONDS = 10.0
 
@@ -27,10 +33,15 @@ def add_config(command: argparse.ArgumentParser, default: str | None = "tiny") -
 
 
 def add_backend(command: argparse.ArgumentParser) -> None:
-    """Options ``--backend`` and ``--waves``."""
-    command.add_argument("--backend", choices=("golden", "cocotb"), default="cocotb",
-                         help="what runs it: the interpreter, or the simulated chip (default)")  # fmt: skip
-    command.add_argument("--waves", action="store_true", help="write an FST waveform and a GTKWave save file")
+    """Options ``--backend``, ``--waves`` and ``--progress``."""
+    command.add_argument("--backend", choices=("golden", "cocotb", "rtl"), default="rtl",
+                         help="what runs it: the interpreter, the simulated chip behind cocotb's AXI masters, or the "
+                              "same chip inside this process (default; the fastest)")  # fmt: skip
+    command.add_argument("--waves", nargs="?", const="", metavar="FIRST:LAST",
+                         help="write an FST waveform and a GTKWave save file; of all cycles, or of cycles FIRST up to "
+                              "LAST after the doorbell (--waves=1000:3000; rtl only)")  # fmt: skip
+    command.add_argument("--progress", action="store_true",
+                         help="show cycles and cycles/s while a program runs, also where stderr is no terminal")
 
 
 def add_json(command: argparse.ArgumentParser) -> None:
@@ -121,32 +132,67 @@ def project_root() -> Path:
     raise UsageError("this command needs the project's folder: install it in place, from a clone (make sim does)")
 
 
-def open_device(config, backend: str, progress: Progress, *, waves_name: str | None = None):
-    """A device, and where its waveform goes (None: nowhere).
+def waves_of(args: argparse.Namespace) -> WaveWindow | None:
+    """The cycles that ``--waves`` asks for, None for no waves.
+
+    Raises
+    ------
+    UsageError
+        For a window that cannot be, or a backend that has no waves or shows them whole.
+    """
+    from sluice.runtime.wave_window import WaveWindow
+
+    if args.waves is None:
+        return None
+    if args.backend == "golden":
+        raise UsageError("--waves needs --backend rtl or cocotb: golden has no signals")
+    try:
+        window = WaveWindow.parse(args.waves) if args.waves else WaveWindow()
+    except UsageError as error:
+        raise UsageError(f"--waves={args.waves}: {error}") from None
+    if not window.whole and args.backend == "cocotb":
+        raise UsageError(f"--waves={args.waves} needs --backend rtl: cocotb shows all cycles or none")
+    return window
+
+
+@contextmanager
+def open_device(config, backend: str, progress: Progress, *, waves: WaveWindow | None = None, name: str = ""):
+    """A device for the body of a ``with`` statement. Leaving it closes the device, and finishes its waveform.
 
     Parameters
     ----------
-    waves_name
-        Name of the waveform in ``sim_build/waves``; None for none.
+    waves
+        What the waveform shows, None for none.
+    name
+        First part of the waveform's name in ``sim_build/waves``.
     """
     from sluice.runtime import Device
-    from sluice.runtime.chip_model import build_chip
+    from sluice.runtime.chip_model import build_chip, build_library
 
     if backend == "golden":
-        if waves_name is not None:
-            raise UsageError("--waves needs --backend cocotb: golden has no signals")
-        return Device(config, "golden"), None
-    waves = None if waves_name is None else sim_build_dir() / "waves" / f"{waves_name}-{config.name}.fst"
-    with progress.during(f"building the {config.name} chip{' with waveforms' if waves else ''}"):
-        model = build_chip(config, waves=waves is not None)
-    return Device(config, "cocotb", model=model, waves=waves, progress=progress), waves
-
-
-def finish_waves(waves: Path | None, config, progress: Progress) -> None:
-    """Write the save file beside a waveform (the device must be closed) and say how to open it."""
-    if waves is None:
+        with Device(config, "golden") as device:
+            yield device
+        return
+    traced = waves is not None
+    with progress.during(f"building the {config.name} chip{' with waveforms' if traced else ''}"):
+        built = build_chip(config, waves=traced) if backend == "cocotb" else build_library(config, waves=traced)
+    part = "" if waves is None or waves.whole else f"-{waves.first}-{waves.last or 'end'}"
+    fst = sim_build_dir() / "waves" / f"{name}-{config.name}{part}.fst" if traced else None
+    if backend == "cocotb":
+        device = Device(config, "cocotb", model=built, waves=fst, progress=progress)
+    else:
+        device = Device(config, "rtl", library=built, waves=fst, window=waves, progress=progress)
+    shown = 1
+    with device:
+        yield device
+        if traced and backend == "rtl":
+            shown = device.transport.wave_cycles
+    if fst is None:
+        return
+    if not shown:
+        progress(f"no waves: the simulation ended before {waves}")
         return
     from sluice.waves import write_save_file
 
-    save = write_save_file(waves, config)
-    progress(f"waves: gtkwave {waves} {save}")
+    save = write_save_file(fst, config)
+    progress(f"waves, {waves}: gtkwave {fst} {save}")

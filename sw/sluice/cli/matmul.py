@@ -30,12 +30,10 @@ def _matmul(args: argparse.Namespace) -> int:
     check_shape(args.m, args.k, args.n)
     config = load_config(args.config)
     progress = common.Progress()
-    name = f"matmul-{args.m}x{args.k}x{args.n}" if args.waves else None
-    device, waves = common.open_device(config, args.backend, progress, waves_name=name)
-    with device:
+    with common.open_device(config, args.backend, progress, waves=common.waves_of(args),
+                            name=f"matmul-{args.m}x{args.k}x{args.n}") as device:  # fmt: skip
         done = run_matmul(config, args.m, args.k, args.n, seed=args.seed, out=args.out, relu=args.relu, device=device,
                           progress=progress)  # fmt: skip
-    common.finish_waves(waves, config, progress)
     check = done.verification
     if args.json:
         common.emit_json({"seed": args.seed, "relu": args.relu, **done.to_json()})

@@ -49,15 +49,13 @@ def _run(args: argparse.Namespace) -> int:
     if args.timeout is not None and args.timeout < 1:
         raise UsageError(f"--timeout must be at least 1 cycle, not {args.timeout}")
     progress = common.Progress()
-    device, waves = common.open_device(
-        config, args.backend, progress, waves_name=Path(args.file).stem if args.waves else None
-    )
-    with device:
+    with common.open_device(
+        config, args.backend, progress, waves=common.waves_of(args), name=Path(args.file).stem
+    ) as device:
         image.write(device)
         progress(f"running {args.file}")
         report = device.run(program, params=image.param_list, timeout_cycles=args.timeout, verify=not args.no_check)
         results = image.read(device)
-    common.finish_waves(waves, config, progress)
     if args.out:
         file = io.BytesIO()
         np.savez(file, **results)

@@ -21,7 +21,7 @@ KEYS = (
     "hbm_utilisation", "sim_cycles_per_second", "stalls",
 )  # fmt: skip
 
-#: Images of the run with waveforms: all of them would fill hundreds of megabytes that nobody looks at.
+#: Images of the run with waveforms of all cycles.
 _TRACED = 20
 
 
@@ -48,18 +48,20 @@ def _sim(args: argparse.Namespace) -> int:
     if not 1 <= count <= total:
         raise UsageError(f"--images must be 1 to {total}, not {args.images}")
     names = args.net or list(networks().NETWORKS)
-    traced = min(count, _TRACED) if args.waves else 0
+    waves = common.waves_of(args)
+    # A window is of the whole job; all cycles of it would fill hundreds of megabytes that nobody looks at.
+    traced = 0 if waves is None else min(count, _TRACED) if waves.whole else count
     if traced < count:
         entries, reports, wrong = _job(names, count, config, args.backend, progress)
     if traced:
         if traced < count:
             progress(f"once more, the first {traced} images, with waveforms")
-        replay = _job(names, traced, config, args.backend, progress, waves=True)
+        replay = _job(names, traced, config, args.backend, progress, waves=waves)
         if traced < count:
             wrong = wrong or replay[2]
         else:
             entries, reports, wrong = replay
-    path = sim_build_dir() / "report" / ("digits.json" if args.backend == "cocotb" else "digits-golden.json")
+    path = sim_build_dir() / "report" / ("digits-golden.json" if args.backend == "golden" else "digits.json")
     common.write_file(path, (json.dumps(entries, indent=1) + "\n").encode())
     if args.json:
         common.emit_json(entries)
@@ -70,17 +72,15 @@ def _sim(args: argparse.Namespace) -> int:
     return 1 if wrong else 0
 
 
-def _job(names: list[str], count: int, config, backend: str, progress: common.Progress, *, waves: bool = False):
+def _job(names: list[str], count: int, config, backend: str, progress: common.Progress, *, waves=None):
     """Report entries and run reports by network, and the first difference from golden in words ("" for none)."""
-    device, fst = common.open_device(config, backend, progress, waves_name="digits" if waves else None)
     entries: dict[str, Any] = {}
     reports: dict[str, RunReport] = {}
     first_wrong = ""
-    with device:
+    with common.open_device(config, backend, progress, waves=waves, name="digits") as device:
         for name in names:
             entries[name], reports[name], wrong = _network(name, count, config, device, progress)
             first_wrong = first_wrong or wrong
-    common.finish_waves(fst, config, progress)
     return entries, reports, first_wrong
 
 

@@ -41,7 +41,7 @@ class Device:
     config
         What the chip must be.
     backend
-        ``"golden"`` or ``"cocotb"``; further keyword arguments are the transport's.
+        ``"golden"``, ``"cocotb"`` or ``"rtl"``; further keyword arguments are the transport's.
     transport
         An open transport instead of ``backend``.
 
@@ -215,6 +215,19 @@ class Device:
         head = address % WORD
         whole = -(-(head + size) // WORD) * WORD
         return self.transport.mem_read(HostMap.HBM_BASE + address - head, whole)[head : head + size]
+
+    def hbm_view(self) -> np.ndarray:
+        """HBM as uint8[hbm_bytes], without a copy: what is written there, the chip reads.
+
+        It may be read and written at any moment, also while a program runs; the order of such accesses and the
+        program's is open. It must not be used after :meth:`close`.
+
+        Raises
+        ------
+        UsageError
+            On backends other than ``rtl``.
+        """
+        return self.transport.hbm_view()
 
     def _hbm_range(self, address: int, size: int) -> None:
         if address < 0 or address + size > self.config.hbm_bytes:

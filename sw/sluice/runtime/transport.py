@@ -10,6 +10,8 @@ import abc
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from sluice.errors import AccessError, UsageError
 from sluice_hw.config import ChipConfig
 
@@ -35,7 +37,7 @@ class Transport(abc.ABC):
     Attributes
     ----------
     name
-        As the user chooses it: ``golden``, ``cocotb``.
+        As the user chooses it: ``golden``, ``cocotb``, ``rtl``.
     timed
         Whether cycles mean something here; if not, cycle figures of reports are ``None``.
     """
@@ -84,6 +86,10 @@ class Transport(abc.ABC):
         """Simulated cycles and the wall time spent on them; zeros where nothing is simulated by cycles."""
         return SimTime()
 
+    def hbm_view(self) -> np.ndarray:
+        """HBM as an array of bytes, where it can be seen without copying; raises :class:`UsageError` elsewhere."""
+        raise UsageError(f"backend {self.name!r} has no view of HBM; 'rtl' has")
+
     @abc.abstractmethod
     def close(self) -> None:
         """Give everything back; further calls of ``close`` do nothing."""
@@ -128,5 +134,11 @@ def _cocotb(config: ChipConfig, **options: object) -> Transport:
     return CocotbTransport(config, **options)  # type: ignore[arg-type]
 
 
+def _rtl(config: ChipConfig, **options: object) -> Transport:
+    from .rtl_transport import RtlTransport
+
+    return RtlTransport(config, **options)  # type: ignore[arg-type]
+
+
 #: Backends by name. Each is a function of the configuration and keyword options.
-BACKENDS: dict[str, Callable[..., Transport]] = {"golden": _golden, "cocotb": _cocotb}
+BACKENDS: dict[str, Callable[..., Transport]] = {"golden": _golden, "cocotb": _cocotb, "rtl": _rtl}

@@ -87,7 +87,7 @@ def test_asm_and_disasm_round_trip(sluice, tmp_path, path):
         (["run", "good.s", "--backend", "golden", "--read", "out"], "sluice run: a result is NAME@SLICE:DTYPE"),
         (["run", "good.s", "--backend", "golden", "--param", "9=1"], "sluice run: --param must be I=VALUE, I 0 to 7"),
         (["run", "good.s", "--backend", "golden", "--timeout", "0"], "sluice run: --timeout must be at least 1"),
-        (["run", "good.s", "--backend", "golden", "--waves"], "sluice run: --waves needs --backend cocotb"),
+        (["run", "good.s", "--backend", "golden", "--waves"], "sluice run: --waves needs --backend rtl or cocotb"),
         (["run", "hangs.s", "--backend", "golden"],
          "sluice run: WATCHDOG at word 0 (line 2) by MXU, `sync unit=mxu wait=ld`: deadlock: "),
         (["matmul", "--m", "0", "--k", "1", "--n", "1"], "sluice matmul: m must be an integer from 1, not 0"),

@@ -60,7 +60,7 @@ def test_matmul_on_the_chip_is_the_default(build, capsys):
     out = capsys.readouterr().out
     assert out.count("\n") == 1
     report = json.loads(out)
-    assert report["backend"] == "cocotb" and report["mismatches"] == 0 and report["macs"] == 37 * 70 * 19
+    assert report["backend"] == "rtl" and report["mismatches"] == 0 and report["macs"] == 37 * 70 * 19
     assert all(sum(causes.values()) == report["cycles"] for causes in report["stalls"].values())
 
 

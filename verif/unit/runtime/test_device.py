@@ -45,7 +45,7 @@ def test_another_version_is_refused(monkeypatch):
 
 
 def test_unknown_backend():
-    with pytest.raises(UsageError, match="unknown backend 'fpga'; known backends: golden, cocotb"):
+    with pytest.raises(UsageError, match="unknown backend 'fpga'; known backends: golden, cocotb, rtl"):
         Device(TINY, "fpga")
     with pytest.raises(UsageError, match="waves"):
         Device(TINY, "golden", waves="x.fst")

@@ -250,7 +250,7 @@ def test_shared_library_counts():
 
 def test_second_build_is_free(monkeypatch):
     first = build_shared("counter", COUNTER, "counter", WRAPPER, opt="-O0")
-    monkeypatch.setattr("sluice.build.model._run_logged", lambda *a, **k: pytest.fail("built again"))
+    monkeypatch.setattr("sluice.build.steps.run_logged", lambda *a, **k: pytest.fail("built again"))
     assert build_shared("counter", COUNTER, "counter", WRAPPER, opt="-O0") == first
 
 

@@ -1,0 +1,109 @@
+"""What the builds share: a logged command, the compiled run-time library, and the parts of a cache key."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from .cache import BuildFailed, cached, content_hash, sim_build_dir
+from .toolchain import Toolchain
+
+__all__ = ["RECIPE", "cpu_identity", "log_tail", "run_logged", "run_step", "share_runtime"]
+
+#: Part of every cache key: raise it when the build steps change what they produce.
+RECIPE = "1"
+
+#: Seconds of wall time after which a run is taken for hung and ended; ``SLUICE_RUN_TIMEOUT`` overrides it.
+RUN_TIMEOUT = 3600.0
+
+
+def run_logged(command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) -> str:
+    """Run a command with its output appended to a log; returns ``exit status N`` or what ended it."""
+    limit = float(os.environ.get("SLUICE_RUN_TIMEOUT") or RUN_TIMEOUT)
+    started = time.monotonic()
+    with log.open("ab") as file:
+        file.write(f"$ {shlex.join(command)}\n".encode())
+        file.flush()
+        process = subprocess.Popen(
+            command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            code = process.wait(timeout=limit)
+        except BaseException as error:
+            # The group holds the compilers that make started, too.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            return f"no end after {time.monotonic() - started:.0f} s (SLUICE_RUN_TIMEOUT)"
+    if code < 0:
+        return f"signal {signal.Signals(-code).name}"
+    return f"exit status {code}"
+
+
+def run_step(what: str, name: str, command: Sequence[str], *, work: Path, env: Mapping[str, str]) -> None:
+    """A step of the build of ``name`` in the folder ``work``, logged in its ``build.log``.
+
+    Raises
+    ------
+    BuildFailed
+        With the end of the log.
+    """
+    log = work / "build.log"
+    status = run_logged(command, cwd=work, env=env, log=log)
+    if status != "exit status 0":
+        raise BuildFailed(f"{what} failed for {name!r} ({status})\n{log_tail(log)}")
+
+
+def log_tail(log: Path, lines: int = 40) -> str:
+    try:
+        text = log.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return "\n".join(f"  | {line}" for line in text[-lines:])
+
+
+def share_runtime(
+    obj: Path, toolchain: Toolchain, make_opts: Sequence[str], compile_objects: Callable[[list[str]], None]
+) -> None:
+    """Take the objects of Verilator's run-time library from an earlier model with the same flags.
+
+    They are the same for every model, and take most of the build time of a small one.
+    """
+    classes = (obj / "Vtop_classes.mk").read_text()
+    makefile = (obj / "Vtop.mk").read_text()
+    listed = re.search(r"^VM_GLOBAL_FAST \+= \\\n(.*?)\n\n", classes, re.DOTALL | re.MULTILINE)
+    settings = re.findall(r"^VM_[A-Z_]+ = \d+$", classes, re.MULTILINE)
+    user = re.search(r"^VM_USER_CFLAGS = \\\n(.*?)\n\n", makefile, re.DOTALL | re.MULTILINE)
+    if not listed or not user:
+        return  # an unknown makefile layout: make then builds everything itself
+    objects = [f"{word}.o" for word in listed[1].replace("\\", " ").split()]
+    key = content_hash(RECIPE, toolchain.identity, *objects, *settings, user[1], *make_opts)
+
+    def build(work: Path) -> None:
+        compile_objects(objects)
+        for name in objects:
+            shutil.copyfile(obj / name, work / name)
+
+    entry = cached(sim_build_dir() / "runtime" / key, build)
+    for name in objects:  # copyfile gives the present time, newer than the makefile that the objects depend on
+        shutil.copyfile(entry / name, obj / name)
+
+
+def cpu_identity() -> str:
+    """Hash of the CPU's features, for code compiled with ``-march=native``."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    chosen = sorted({line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))})
+    return hashlib.sha256("\n".join(chosen).encode()).hexdigest()
