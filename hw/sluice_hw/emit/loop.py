@@ -1,10 +1,15 @@
 """The loop form of a grid: the cell's netlist as the body of loops over register arrays.
 
-One clocked block steps all cells. It walks against the flow (last row and column first, where things flow right and
-down), so that a neighbour's register still holds the old value when it is read, and one copy of each register is
-enough; registers that flow against the walk, in cells with flows both ways, are copied first. The arrays have a halo
-that takes the inputs at the edges, so that no cell is special. The arrays are seen by this block alone; what
-leaves the module is registered by nonblocking assignments, so that no other block can race with it.
+One clocked block steps all cells. It walks against the flow (last row first, where things flow down), so that a
+neighbour's register still holds the old value when it is read, and one copy of each register is enough; registers that
+flow against the walk, in cells with flows both ways, are copied first. The arrays have a halo that takes the inputs at
+the edges, so that no cell is special. The arrays are seen by this block alone; what leaves the module is registered by
+nonblocking assignments, so that no other block can race with it.
+
+The cells of a row are computed without branches, into arrays of one row's new values that are stored behind it: a C++
+compiler makes vector instructions of such loops. Cells with many registers, most of them idle at a time, step in place
+instead, under a branch for each enable, the last column first where things flow right. Where nothing flows up or down,
+rows and columns are exchanged, so that the long inner loop runs over cells that do not depend on each other.
 
 The netlist's cells are written out with one variable per result, whose width is the result's: Verilog's rules for
 widths and signs are then those of the cells.
@@ -29,6 +34,11 @@ _BINARY = {"$and": "&", "$or": "|", "$xor": "^", "$xnor": "~^", "$logic_and": "&
            "$sub": "-", "$mul": "*", "$shl": "<<", "$sshl": "<<", "$shr": ">>", "$sshr": ">>>",
            "$shift": ">>", "$shiftx": ">>", "$lt": "<", "$le": "<=", "$eq": "==", "$ne": "!=", "$ge": ">=", "$gt": ">"}
 _SHIFTS = {"$shl", "$sshl", "$shr", "$sshr", "$shift", "$shiftx"}
+
+# Cells with more registers than this keep branches.
+_MANY = 32
+# Sides with rows and columns exchanged.
+_EXCHANGED = {"left": "up", "right": "down", "row": "col", "all": "all"}
 
 _LINT = """\
   // Blocking assignments are the point here (see the generator's notes), and a result's width is that of its variable.
@@ -134,6 +144,7 @@ class _State:
     register: Register
     place: _Place
     q: list[Bit]
+    branches: bool = True
 
     @property
     def width(self) -> int:
@@ -141,8 +152,8 @@ class _State:
 
     @property
     def group(self) -> tuple[Bit, int] | None:
-        """The enable under which alone this register changes."""
-        always = self.register.reset is not None and not self.register.enable_first
+        """The enable under which alone this register changes; None without branches."""
+        always = not self.branches or (self.register.reset is not None and not self.register.enable_first)
         return None if always else self.register.enable
 
     def value(self, text: _Text, *, reset: bool = True) -> str:
@@ -176,11 +187,14 @@ class _Loop:
 
     def __init__(self, plan: GridPlan, netlist: Netlist) -> None:
         self.plan, self.netlist = plan, netlist
-        flows = {port.side for port in plan.ports if port.is_input}
+        self.branches = len(netlist.registers) > _MANY
+        self.exchanged = not {port.side for port in plan.ports} & {"up", "down", "col"}
+        self.outer, self.inner = (plan.cols, plan.rows) if self.exchanged else (plan.rows, plan.cols)
+        flows = {self.side(port) for port in plan.ports if port.is_input}
         # Halo, by the side from which something flows in.
         self.halo = {side: int(side in flows) for side in OPPOSITE}
-        self.stride = plan.cols + self.halo["left"] + self.halo["right"]
-        self.size = (plan.rows + self.halo["up"] + self.halo["down"]) * self.stride
+        self.stride = self.inner + self.halo["left"] + self.halo["right"]
+        self.size = (self.outer + self.halo["up"] + self.halo["down"]) * self.stride
         # Against the flow; where things flow both ways, against the flow to the right and down.
         self.cols_down = bool(self.halo["left"]) or not self.halo["right"]
         self.rows_down = bool(self.halo["up"]) or not self.halo["down"]
@@ -189,7 +203,14 @@ class _Loop:
         self.arrays: dict[str, int] = {}
         self.snapshots: list[tuple[_Place, _Place]] = []
         self.edges: list[str] = []
-        self.length = plan.length_expression("r")
+        # Arrays that have a row of new values, in a cell without branches.
+        self.rows: list[str] = []
+        # Cells from one end to the other, where rows may be of different lengths.
+        self.length = plan.length_expression("c") if self.exchanged else str(plan.rows)
+
+    def side(self, port: Port) -> str:
+        """The side of a port, as the loops see it."""
+        return _EXCHANGED[port.side] if self.exchanged else port.side
 
     def emit(self) -> str:
         plan = self.plan
@@ -198,28 +219,38 @@ class _Loop:
         sources = self._inputs(outputs)
         body, variables = self._cell(states, sources)
         moore_body, moore_variables = self._moore(states, outputs)
-        lines = ["initial begin : start", "  integer r, c, i;"]
+        place = f"i = {self.index('r', 'c')};"
+        lines = ["initial begin : start", "  reg [31:0] r, c, i;"]
         lines += [f"  reg [{width - 1}:0] {name};" for name, width in moore_variables.items()]
         lines += [f"  for (i = 0; i < {self.size}; i = i + 1) begin"]
         lines += [f"    {state.place.at('i')} = {state.width}'h{state.register.init:x};" for state in states]
         lines += [f"    {line}" for line in moore_body]
         lines += ["  end", *self._leave(outputs, "="), "end", ""]
 
-        shared = [port for port in sources if port.side in ("row", "all")]
-        lines += ["always @(posedge clk) begin : step", "  `SLUICE_LOCAL integer r, c, i;"]
+        shared = [port for port in sources if self.side(port) in ("row", "all")]
+        lines += ["always @(posedge clk) begin : step", "  `SLUICE_LOCAL reg [31:0] k, r, j, c, i;"]
         lines += [f"  `SLUICE_LOCAL reg [{width - 1}:0] {name};"
                   for name, width in {**variables, **moore_variables}.items()]
+        lines += [f"  `SLUICE_LOCAL reg [{self.arrays[name] - 1}:0] n_{name} [0:{2 ** ceil_log2(self.inner) - 1}];"
+                  for name in self.rows]
         lines += [f"  `SLUICE_LOCAL reg [{port.width - 1}:0] x_{port.name};" for port in shared]
         lines += ["  `SLUICE_LOCAL reg x_rst;", "  x_rst = rst;"]
         lines += [f"  x_{port.name} = {port.name};" for port in shared if port.side == "all"]
         lines += self._enter(sources)
-        first, last = self.index("r", "0"), self.index("r", f"{self.length} - 1")
-        walk = f"i = {last}; i >= {first}; i = i - 1" if self.cols_down else f"i = {first}; i <= {last}; i = i + 1"
-        row = ("r = {0} - 1; r >= 0; r = r - 1" if self.rows_down else "r = 0; r < {0}; r = r + 1").format(plan.rows)
-        lines += [f"  for ({row}) begin"]
-        lines += [f"    x_{port.name} = {plan.element(port, 'r')};" for port in shared if port.side == "row"]
-        lines += [f"    for ({walk}) begin", *(f"      {line}" for line in [*body, *moore_body])]
-        lines += ["    end", "  end", *self._leave(outputs, "<="), "end"]
+        lines += self._walk("r", self.outer, down=self.rows_down)
+        lines += [f"    x_{port.name} = {plan.element(port, 'r')};" for port in shared if self.side(port) == "row"]
+        if self.branches:
+            lines += [f"  {line}" for line in self._walk("c", self.inner, down=self.cols_down)]
+            lines += [f"      {line}" for line in [place, *body, *moore_body]] + ["    end"]
+        else:
+            each = f"    for (c = 0; c < {self.inner}; c = c + 1)"
+            lines += [f"{each} begin", *(f"      {line}" for line in [place, *body]), "    end"]
+            # One loop for each array: two in one loop could touch each other, as far as the compiler knows.
+            for name in self.rows:
+                lines += [each, f"      {name}[{self.index('r', 'c')}] = n_{name}[c];"]
+            if moore_body:
+                lines += [f"{each} begin", *(f"      {line}" for line in [place, *moore_body]), "    end"]
+        lines += ["  end", *self._leave(outputs, "<="), "end"]
 
         depth = 2 ** self.index_bits
         declarations = [f"reg [{width - 1}:0] {name} [0:{depth - 1}];" for name, width in self.arrays.items()]
@@ -229,9 +260,17 @@ class _Loop:
         return (f"// {plan.rows} x {plan.cols} cells {plan.cell}, loop form.\n"
                 f"{_LOCAL}{plan.header()}{plan.length_table()}{_LINT}{text}endmodule\n`undef SLUICE_LOCAL\n")
 
+    def _walk(self, variable: str, count: int, *, down: bool) -> list[str]:
+        """The head of a loop over all rows or columns."""
+        if not down:
+            return [f"  for ({variable} = 0; {variable} < {count}; {variable} = {variable} + 1) begin"]
+        counter = "k" if variable == "r" else "j"
+        return [f"  for ({counter} = 0; {counter} < {count}; {counter} = {counter} + 1) begin",
+                f"    {variable} = {count - 1} - {counter};"]
+
     def index(self, row: str, col: str) -> str:
         """Place of a cell in the arrays."""
-        row = f"({row} + {self.halo['up']})" if self.halo["up"] else row
+        row = f"({row} + {self.halo['up']})" if self.halo["up"] else f"({row})"
         return f"{row} * {self.stride} + {col}" + (f" + {self.halo['left']}" if self.halo["left"] else "")
 
     def _place(self, name: str, width: int) -> _Place:
@@ -245,7 +284,7 @@ class _Loop:
 
     def _states(self) -> list[_State]:
         """The registers and their places. Narrow ones under no common enable share the words of an array."""
-        states = [_State(register, _Place("", 0, len(register.d), 0), register.q)
+        states = [_State(register, _Place("", 0, len(register.d), 0), register.q, self.branches)
                   for register in self.netlist.registers]
         shared, low = [], 0
         for state in states:
@@ -275,7 +314,7 @@ class _Loop:
                 continue
             if (state.place, port.side) in taken and self.plan.sink(port):
                 # Its halo on this side takes another input already: a second place for this flow.
-                state = _State(state.register, self._place(f"s_{port.name}", port.width), [])
+                state = _State(state.register, self._place(f"s_{port.name}", port.width), [], self.branches)
                 states.append(state)
             taken.add((state.place, port.side))
             outputs[port] = _Output(state.place, None)
@@ -291,10 +330,11 @@ class _Loop:
             sources[port] = None
             if output is not None:
                 sources[port] = outputs[output].place
-                if (port.side == "right" and self.halo["left"]) or (port.side == "down" and self.halo["up"]):
+                side = self.side(port)
+                if (side == "right" and self.halo["left"] and self.branches) or (side == "down" and self.halo["up"]):
                     sources[port] = self._place(f"old_{port.name}", port.width)
                     self.snapshots.append((sources[port], outputs[output].place))
-            elif port.side == "col":
+            elif self.side(port) == "col":
                 sources[port] = self._place(f"u_{port.name}", port.width)
         return sources
 
@@ -304,11 +344,11 @@ class _Loop:
         for copy, place in self.snapshots:
             lines += [f"  for (c = 0; c < {self.size}; c = c + 1)", f"    {copy.at('c')} = {place.at('c')};"]
         plan = self.plan
-        halo = {"left": ("r", self.index("r", "-1")), "right": ("r", self.index("r", self.length)),
-                "up": ("c", self.index("-1", "c")), "down": ("c", self.index(str(plan.rows), "c")), "col": ("c", "c")}
+        halo = {"left": ("r", self.index("r", "-1")), "right": ("r", self.index("r", str(self.inner))),
+                "up": ("c", self.index("-1", "c")), "down": ("c", self.index(self.length, "c")), "col": ("c", "c")}
         for port, place in sources.items():
             if place is not None:
-                variable, index = halo[port.side]
+                variable, index = halo[self.side(port)]
                 lines += [f"  for ({variable} = 0; {variable} < {plan.count(port.side)}; {variable} = {variable} + 1)",
                           f"    {place.at(index)} = {plan.element(port, variable)};"]
         return lines
@@ -316,10 +356,10 @@ class _Loop:
     def _leave(self, outputs: dict[Port, _Output], assign: str) -> list[str]:
         """The last cells' outputs, packed and out of the module."""
         plan, lines = self.plan, []
-        place = {"right": ("r", self.index("r", f"{self.length} - 1")), "left": ("r", self.index("r", "0")),
-                 "down": ("c", self.index(str(plan.rows - 1), "c")), "up": ("c", self.index("0", "c"))}
+        place = {"right": ("r", self.index("r", str(self.inner - 1))), "left": ("r", self.index("r", "0")),
+                 "down": ("c", self.index(f"{self.length} - 1", "c")), "up": ("c", self.index("0", "c"))}
         for port, output in outputs.items():
-            variable, index = place[port.side]
+            variable, index = place[self.side(port)]
             bits = port.width * plan.count(port.side)
             if assign == "=":
                 self.edges += [f"reg [{bits - 1}:0] next_{port.name};", f"reg [{bits - 1}:0] edge_{port.name};",
@@ -360,13 +400,13 @@ class _Loop:
             return variable
 
         neighbour = {"left": "i - 1", "right": "i + 1", "up": f"i - {self.stride}", "down": f"i + {self.stride}",
-                     "col": f"i - ({self.index('r', '0')})"}
+                     "col": "c"}
         for port, place in sources.items():
             bits = self.netlist.inputs[port.name]
             if place is None:
                 text.define(f"x_{port.name}", bits)
             else:
-                read(place, port.side, neighbour[port.side], port.field, bits)
+                read(place, port.side, neighbour[self.side(port)], port.field, bits)
         text.define("x_rst", self.netlist.inputs.get("rst", []))
         owners: dict[str, set] = {}
         for state in states:
@@ -424,14 +464,15 @@ class _Loop:
         words: dict[str, list[_State]] = {}
         for state in states:
             if state.place.width == state.place.word:
-                commits.setdefault(state.group, []).append(f"{state.place.at('i')} = {state.value(text)};")
+                commits.setdefault(state.group, []).append((state.place.array, state.value(text)))
             else:
                 words.setdefault(state.place.array, []).append(state)
         for bit, level in order:
             group = (bit, level)
+            stores = [f"{array}[i] = {value};" for array, value in commits[group]]
             lines += [f"if ({'' if level else '!'}{text([bit])}) begin",
-                      *(f"  {line}" for line in [*groups.get(group, []), *commits[group]]), "end"]
-        lines += commits.get(None, [])
+                      *(f"  {line}" for line in [*groups.get(group, []), *stores]), "end"]
+        stores = commits.get(None, [])
         for array, members in words.items():
             # In the order of their places; a reset that all have is written once.
             once = len({state.register.reset for state in members}) == 1 and members[0].register.reset
@@ -439,8 +480,16 @@ class _Loop:
             if once:
                 reset = sum(state.register.reset_value << state.place.low for state in members)
                 value = _reset(text, once, f"{members[0].place.word}'h{reset:x}", value)
-            lines.append(f"{array}[i] = {value};")
+            stores.append((array, value))
         variables = {name: text.width[name] for name in need if not name.startswith("x_")}
+        if self.branches:
+            lines += [f"{array}[i] = {value};" for array, value in stores]
+        else:
+            # A choice goes to a variable first: with an array in both of its ways, it would become a branch.
+            self.rows = [array for array, _ in stores]
+            variables |= {f"v_{array}": self.arrays[array] for array in self.rows}
+            lines += [f"v_{array} = {value};" for array, value in stores]
+            lines += [f"n_{array}[c] = v_{array};" for array in self.rows]
         return lines, dict(sorted(variables.items()))
 
     def _moore(self, states: list[_State], outputs: dict[Port, _Output]) -> tuple[list[str], dict[str, int]]:
@@ -500,6 +549,7 @@ def loop_places(plan: GridPlan, netlist: Netlist) -> dict[str, Callable[[int, in
     places |= {port.name: output.place for port, output in loop._outputs(states).items()}
 
     def index(row: int, col: int) -> str:
+        row, col = (col, row) if loop.exchanged else (row, col)
         return str((row + loop.halo["up"]) * loop.stride + col + loop.halo["left"])
 
     return {name: lambda row, col, place=place: place.at(index(row, col)) for name, place in places.items()}

@@ -53,7 +53,7 @@ def test_places():
     assert shift.places(row=1, col=2) == {"first": "row[1].col[2].cell_i.first",
                                           "right__data": "row[1].col[2].x_right__data"}
     assert set(Grid(cell=Shift(), name="g", rows=2, cols=3, emission="loop").places(row=0, col=0).values()) == {
-        "s_first[1]", "s_right__data[1]"}
+        "s_first[2]", "s_right__data[2]"}
     with pytest.raises(ValueError, match=r"has no cell \(2, 0\)"):
         shift.places(row=2, col=0)
 
