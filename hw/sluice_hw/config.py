@@ -7,6 +7,7 @@ config (or their own small parameters), never globals. ``preset(name)`` returns 
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 __all__ = ["PRESETS", "ChipConfig", "preset"]
@@ -44,7 +45,7 @@ class ChipConfig:
     dtype: str = "int8"
     #: Nominal clock; only reports use it.
     clock_mhz: int = 700
-    #: Bytes that HBM moves in one core cycle, each way shared.
+    #: Bytes that HBM moves in one core cycle on average, reads and writes together; see ``hbm_beat_bytes``.
     hbm_bytes_per_cycle: int = 32
     #: Core cycles from an accepted read request to its first beat of data.
     hbm_latency: int = 40
@@ -94,12 +95,11 @@ class ChipConfig:
         need_range("rows", 2, 1024)
         need_range("cols", 1, 1024)
         need_range("clock_mhz", 1, 10_000)
-        need(_is_pow2(self.hbm_bytes_per_cycle), "hbm_bytes_per_cycle", "a power of two")
         need_range("hbm_bytes_per_cycle", 8, 4096)
         need_range("hbm_latency", 40, 4096)
         need(_is_pow2(self.slice_bytes), "slice_bytes", "a power of two")
-        beat = self.hbm_bytes_per_cycle
-        need(self.slice_bytes >= max(beat, 64), "slice_bytes", f"at least max(64, hbm_bytes_per_cycle = {beat})")
+        beat = self.hbm_beat_bytes
+        need(self.slice_bytes >= max(beat, 64), "slice_bytes", f"at least max(64, bytes of an HBM beat = {beat})")
         need(self.slice_bytes <= 1 << 16, "slice_bytes", "at most 65536")
         need(
             self.hbm_bytes > 0 and self.hbm_bytes % self.slice_bytes == 0,
@@ -111,7 +111,7 @@ class ChipConfig:
         need(
             self.vmem_banks >= 8 and self.vmem_banks % group == 0,
             "vmem_banks",
-            f"at least 8 and a multiple of the interleave {group} (= max(2, hbm_bytes_per_cycle / word bytes))",
+            f"at least 8 and a multiple of the interleave {group} (= max(2, bytes of an HBM beat / word bytes))",
         )
         need(self.vmem_banks <= 256, "vmem_banks", "at most 256")
         row = self.vmem_banks * self.word_bytes
@@ -158,7 +158,7 @@ class ChipConfig:
     @property
     def vmem_interleave(self) -> int:
         """Banks that consecutive words rotate over: two for unaligned access, more where HBM is wider than a word."""
-        return max(2, self.hbm_bytes_per_cycle // self.word_bytes)
+        return max(2, self.hbm_beat_bytes // self.word_bytes)
 
     @property
     def vmem_regions(self) -> int:
@@ -189,8 +189,19 @@ class ChipConfig:
         return self.hbm_bytes // self.slice_bytes
 
     @property
+    def hbm_beat_bytes(self) -> int:
+        """Width of the HBM port: ``hbm_bytes_per_cycle``, rounded up to a power of two."""
+        return 1 << _clog2(self.hbm_bytes_per_cycle)
+
+    @property
+    def hbm_beat_rate(self) -> tuple[int, int]:
+        """Beats that HBM moves, and the cycles in which it does, in lowest terms: (3, 4) for 48 bytes a cycle."""
+        common = math.gcd(self.hbm_bytes_per_cycle, self.hbm_beat_bytes)
+        return self.hbm_bytes_per_cycle // common, self.hbm_beat_bytes // common
+
+    @property
     def slice_beats(self) -> int:
-        return self.slice_bytes // self.hbm_bytes_per_cycle
+        return self.slice_bytes // self.hbm_beat_bytes
 
     @property
     def param_bytes(self) -> int:
@@ -232,6 +243,10 @@ PRESETS: dict[str, ChipConfig] = {
         ChipConfig(
             name="v1", rows=256, cols=256, vmem_bytes=24 * MIB, vmem_banks=16, acc_bytes=4 * MIB,
             hbm_bytes_per_cycle=256, hbm_bytes=256 * MIB, slice_bytes=4 * KIB, feed_ports=8,
+        ),
+        ChipConfig(
+            name="v1-ddr3", rows=256, cols=256, vmem_bytes=24 * MIB, vmem_banks=16, acc_bytes=4 * MIB,
+            hbm_bytes_per_cycle=48, hbm_bytes=256 * MIB, slice_bytes=4 * KIB, feed_ports=8,
         ),
     )
 }

@@ -218,7 +218,7 @@ def _table(config: ChipConfig, hashed: int) -> tuple[Register, ...]:
         ("ACC_ROWS", config.acc_rows, "accumulator rows, both regions"),
         ("SLICE_BYTES", config.slice_bytes, "bytes of an HBM slice"),
         ("HBM_SLICES", config.hbm_slices, "slices of HBM"),
-        ("HBM_BEAT_BYTES", config.hbm_bytes_per_cycle, "bytes that HBM moves in a cycle"),
+        ("HBM_BEAT_BYTES", config.hbm_beat_bytes, "bytes of an HBM beat, the most that moves in a cycle"),
         ("HBM_LATENCY", config.hbm_latency, "cycles from a read request to its first data"),
         ("MICROCODE_WORDS", config.microcode_words, "words of the microcode store"),
         ("FEED_PORTS", config.feed_ports, "segments of the convolution feeder"),
@@ -230,6 +230,8 @@ def _table(config: ChipConfig, hashed: int) -> tuple[Register, ...]:
     reg("QUEUES", _RO, "depths of the queues",
         sum(config.queue_depth(u.name.lower()) << 8 * u for u in isa.Unit),
         fields=tuple(Bits(u.name.lower(), 8 * u, 8) for u in isa.Unit))
+    reg("HBM_BYTES_PER_CYCLE", _RO, "bytes that HBM moves in a cycle on average, reads and writes together",
+        config.hbm_bytes_per_cycle)
 
     section(0x080)
     reg("CTRL", _WO, "commands; bits written as 1 act, one at most may be set", width=5, fields=_flags(

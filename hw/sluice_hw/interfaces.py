@@ -89,7 +89,7 @@ class AccReadSignature(Signature):
 
 
 class SlicePortSignature(Signature):
-    """Requester's view of HBM: trains of whole slices, in beats of ``hbm_bytes_per_cycle`` bytes.
+    """Requester's view of HBM: trains of whole slices, in beats of ``hbm_beat_bytes`` bytes.
 
     A read request is answered by ``count x slice_beats`` beats, or by a single beat with ``error`` and ``last`` when
     the train is refused. A write request is followed by its beats on ``write_data`` (also when it will be refused) and
@@ -97,7 +97,7 @@ class SlicePortSignature(Signature):
     """
 
     def __init__(self, config: ChipConfig) -> None:
-        beat = data.ArrayLayout(8, config.hbm_bytes_per_cycle)
+        beat = data.ArrayLayout(8, config.hbm_beat_bytes)
         request = data.StructLayout({"slice": ADDR_BITS, "count": 16})
         super().__init__({
             "read": Out(stream.Signature(request)),

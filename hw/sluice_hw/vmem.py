@@ -94,9 +94,9 @@ class Vmem(wiring.Component):
         Read a word's width of bytes at any byte address. Bytes behind the end of memory read as 0.
     result : In(VmemWriteSignature(word_bytes))
         Write at any byte address; only the banks of bytes in the mask are claimed.
-    ld : In(VmemWriteSignature(hbm_bytes_per_cycle))
+    ld : In(VmemWriteSignature(hbm_beat_bytes))
         Write at an address that is a multiple of the port's width (lower address bits are not looked at).
-    st : In(VmemReadSignature(hbm_bytes_per_cycle, masked=True))
+    st : In(VmemReadSignature(hbm_beat_bytes, masked=True))
         Read likewise; words without a byte in the mask are not claimed and what they read is undefined.
     fault : Out(StructLayout)
         A bit per port: one cycle after its transfer, a request whose first byte (reads) or any byte in the mask
@@ -109,7 +109,7 @@ class Vmem(wiring.Component):
         if not isinstance(config, ChipConfig):
             raise TypeError(f"config must be a ChipConfig, not {config!r}")
         self._config = config
-        word, beat = config.word_bytes, config.hbm_bytes_per_cycle
+        word, beat = config.word_bytes, config.hbm_beat_bytes
         super().__init__({
             **{name: In(VmemReadSignature(word)) for name in NARROW_READS},
             "result": In(VmemWriteSignature(word)),
@@ -220,7 +220,7 @@ class Vmem(wiring.Component):
     def _want_wide(self, m: Module, name: str, a: _Access, want: Signal, bad: Signal) -> tuple[list, list]:
         """Data (writes only) and mask of a wide port for each bank of a group."""
         config = self._config
-        width, beat, group_banks = config.word_bytes, config.hbm_bytes_per_cycle, config.vmem_interleave
+        width, beat, group_banks = config.word_bytes, config.hbm_beat_bytes, config.vmem_interleave
         payload = getattr(self, name).req.payload
         bits = Value.cast(payload.data) if name == "ld" else Const(0, 8 * beat)
         words, masks = [], []
@@ -264,7 +264,7 @@ class Vmem(wiring.Component):
     def _respond_wide(self, m: Module, a: _Access, banks: list[Ram1RW]) -> None:
         port = self.st
         config = self._config
-        width, beat, group_banks = config.word_bytes, config.hbm_bytes_per_cycle, config.vmem_interleave
+        width, beat, group_banks = config.word_bytes, config.hbm_beat_bytes, config.vmem_interleave
         valid = Signal(name="st_read")
         hit = Signal(name="st_hit", reset_less=True)
         which = Signal(range(len(banks)), name="st_bank", reset_less=True)

@@ -11,7 +11,7 @@ from verif.transactors import parameter, seeded, start_up
 from verif.unit.memory import CONFIGS, Bytes, to_bytes, to_int
 
 CONFIG = CONFIGS[parameter("CONFIG")]
-W, D, G = CONFIG.word_bytes, CONFIG.hbm_bytes_per_cycle, CONFIG.vmem_interleave
+W, D, G = CONFIG.word_bytes, CONFIG.hbm_beat_bytes, CONFIG.vmem_interleave
 WRITES = ("result", "ld")
 
 

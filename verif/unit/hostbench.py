@@ -49,7 +49,7 @@ class Hbm:
         return not (self.read_data.idle and self.write_done.idle)
 
     async def _serve_reads(self) -> None:
-        size, width = self.config.slice_bytes, self.config.hbm_bytes_per_cycle
+        size, width = self.config.slice_bytes, self.config.hbm_beat_bytes
         while True:
             request = await self.reads.get()
             assert request["count"] == 1

@@ -28,6 +28,13 @@ CONFIGS: dict[str, ChipConfig] = {
     "slow": ChipConfig(
         vmem_bytes=4096, vmem_banks=8, hbm_bytes_per_cycle=64, slice_bytes=64, hbm_bytes=1 << 14, hbm_latency=97,
     ),
+    # Beats in 3 of 4, and in 5 of 8 cycles.
+    "three_quarters": ChipConfig(
+        vmem_bytes=4096, vmem_banks=8, hbm_bytes_per_cycle=48, slice_bytes=256, hbm_bytes=1 << 14,
+    ),
+    "five_eighths": ChipConfig(
+        vmem_bytes=4096, vmem_banks=8, hbm_bytes_per_cycle=10, slice_bytes=64, hbm_bytes=37 * 64, hbm_latency=43,
+    ),
 }  # fmt: skip
 
 
@@ -83,7 +90,7 @@ class Rows:
 
 def pick_rows(rng, config: ChipConfig, most_slices: int = 5) -> Rows:
     """Random rows: single bytes, odd and negative pitches, contiguous and aligned ones, exactly full slices."""
-    size, line, unit = config.vmem_bytes, config.hbm_bytes_per_cycle, config.slice_bytes
+    size, line, unit = config.vmem_bytes, config.hbm_beat_bytes, config.slice_bytes
     budget = unit * rng.randint(1, most_slices)
     kind = rng.randrange(7)
     row_bytes = rng.choice([1, 2, rng.randint(1, 3 * line), rng.randint(1, line), line, 2 * line, unit])

@@ -1,6 +1,7 @@
 """Configurations: presets, derived sizes, and a refusal for every combination that cannot be built."""
 
 import dataclasses
+import math
 
 import pytest
 
@@ -15,6 +16,7 @@ def test_presets_follow_their_table() -> None:
         "edgetpu": (64, 64, 8 << 20, 1 << 20, 16, 1 << 10),
         "mid128": (128, 128, 16 << 20, 2 << 20, 256, 4 << 10),
         "v1": (256, 256, 24 << 20, 4 << 20, 256, 4 << 10),
+        "v1-ddr3": (256, 256, 24 << 20, 4 << 20, 48, 4 << 10),
     }
     assert set(table) == set(PRESETS)
     for name, want in table.items():
@@ -29,18 +31,31 @@ def test_derived_sizes_fit_together(c: ChipConfig) -> None:
     assert c.vmem_regions * c.vmem_region_bytes == c.vmem_bytes
     assert c.vmem_banks * c.vmem_bank_rows * c.word_bytes == c.vmem_bytes
     assert c.word_bytes >= max(c.rows, c.cols) and c.word_bytes & (c.word_bytes - 1) == 0
-    assert c.vmem_interleave * c.word_bytes >= c.hbm_bytes_per_cycle
+    assert c.vmem_interleave * c.word_bytes >= c.hbm_beat_bytes
     assert 2 * c.acc_region_rows == c.acc_rows and c.acc_rows * 4 * c.cols == c.acc_bytes
-    assert c.slice_beats * c.hbm_bytes_per_cycle == c.slice_bytes
+    assert c.slice_beats * c.hbm_beat_bytes == c.slice_bytes
     # The longest column of -128 x -128 fits a partial sum.
     assert c.rows * 128 * 128 < 1 << (c.psum_width - 1) or c.rows * 128 * 128 == 1 << (c.psum_width - 2)
+
+
+def test_memory_port_and_its_rate() -> None:
+    for rate in range(8, 4097):
+        c = ChipConfig(hbm_bytes_per_cycle=rate, slice_bytes=4096, vmem_banks=256, rows=128, cols=4, vmem_bytes=1 << 20)
+        beat, (moves, cycles) = c.hbm_beat_bytes, c.hbm_beat_rate
+        assert beat & (beat - 1) == 0 and beat // 2 < rate <= beat
+        assert moves * beat == rate * cycles and math.gcd(moves, cycles) == 1
+        assert c.slice_beats * beat == c.slice_bytes
+    assert preset("v1-ddr3").hbm_beat_bytes == 64 and preset("v1-ddr3").hbm_beat_rate == (3, 4)
+    assert preset("v1").hbm_beat_bytes == 256 and preset("v1").hbm_beat_rate == (1, 1)
+    with pytest.raises(ValueError, match=r"slice_bytes must be at least max\(64, bytes of an HBM beat = 128\), not 64"):
+        ChipConfig(hbm_bytes_per_cycle=65, slice_bytes=64)
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
     [
         ("rows", 1), ("rows", 1025), ("cols", 0), ("cols", 1025), ("dtype", "int4"), ("clock_mhz", 0),
-        ("hbm_bytes_per_cycle", 48), ("hbm_bytes_per_cycle", 4), ("hbm_bytes_per_cycle", 8192), ("hbm_latency", 39),
+        ("hbm_bytes_per_cycle", 7), ("hbm_bytes_per_cycle", 4097), ("hbm_bytes_per_cycle", 0), ("hbm_latency", 39),
         ("slice_bytes", 100), ("slice_bytes", 32), ("slice_bytes", 1 << 17), ("hbm_bytes", 0), ("hbm_bytes", 1000),
         ("hbm_bytes", 1 << 37), ("vmem_banks", 6), ("vmem_banks", 34), ("vmem_banks", 512), ("vmem_bytes", 1000),
         ("vmem_bytes", 256), ("vmem_bytes", 1 << 26), ("acc_bytes", 63), ("acc_bytes", 64), ("acc_bytes", 1 << 23),

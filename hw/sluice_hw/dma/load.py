@@ -37,7 +37,7 @@ class DmaLoad(wiring.Component):
     unit : Out(UnitSignature())
         Faults: ILLEGAL_FIELD of `count` (too short for the rows), HBM_RANGE with the first slice, VMEM_RANGE with the
         address of row 0 or, where that fits, of the last row: nothing moves. HBM_ERROR with the first slice.
-    vmem : Out(VmemWriteSignature(hbm_bytes_per_cycle))
+    vmem : Out(VmemWriteSignature(hbm_beat_bytes))
     read, read_data : as in SlicePortSignature
     hbm_lo, hbm_hi : In(32)
         Bounds of the slices that may be read, the upper one exclusive.
@@ -51,7 +51,7 @@ class DmaLoad(wiring.Component):
         self._config = config
         port = SlicePortSignature(config).members
         super().__init__({
-            "unit": Out(UnitSignature()), "vmem": Out(VmemWriteSignature(config.hbm_bytes_per_cycle)),
+            "unit": Out(UnitSignature()), "vmem": Out(VmemWriteSignature(config.hbm_beat_bytes)),
             "read": port["read"], "read_data": port["read_data"],
             "hbm_lo": In(ADDR_BITS), "hbm_hi": In(ADDR_BITS), "slices": Out(1),
         })  # fmt: skip
@@ -63,7 +63,7 @@ class DmaLoad(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         config, unit, port = self._config, self.unit, self.read_data
-        beat_bytes = config.hbm_bytes_per_cycle
+        beat_bytes = config.hbm_beat_bytes
         m.submodules.front = front = TrainFront(config, isa.Unit.LD)
         m.submodules.walk = walk = RowWalk(config)
         layout = train_layout(config)

@@ -36,7 +36,7 @@ class DmaStore(wiring.Component):
     -------
     unit : Out(UnitSignature())
         Faults as for the load engine.
-    vmem : Out(VmemReadSignature(hbm_bytes_per_cycle, masked=True))
+    vmem : Out(VmemReadSignature(hbm_beat_bytes, masked=True))
     write, write_data, write_done : as in SlicePortSignature
     hbm_lo, hbm_hi : In(32)
         Bounds of the slices that may be written, the upper one exclusive.
@@ -50,7 +50,7 @@ class DmaStore(wiring.Component):
         self._config = config
         port = SlicePortSignature(config).members
         super().__init__({
-            "unit": Out(UnitSignature()), "vmem": Out(VmemReadSignature(config.hbm_bytes_per_cycle, masked=True)),
+            "unit": Out(UnitSignature()), "vmem": Out(VmemReadSignature(config.hbm_beat_bytes, masked=True)),
             "write": port["write"], "write_data": port["write_data"], "write_done": port["write_done"],
             "hbm_lo": In(ADDR_BITS), "hbm_hi": In(ADDR_BITS), "slices": Out(1),
         })  # fmt: skip
@@ -98,7 +98,7 @@ class DmaStore(wiring.Component):
 
         # Reads go out while the packer's buffer has a place for what comes back.
         last_lane = Signal(len(walk.size))
-        beat_bytes = config.hbm_bytes_per_cycle
+        beat_bytes = config.hbm_beat_bytes
         m.d.comb += [
             self.vmem.req.valid.eq(walk.active & packer.credit),
             self.vmem.req.payload.addr.eq(walk.line),
@@ -177,8 +177,8 @@ class _Packer(wiring.Component):
 
     def __init__(self, config: ChipConfig) -> None:
         self._config = config
-        beat_bits = ceil_log2(config.hbm_bytes_per_cycle)
-        line = data.ArrayLayout(8, config.hbm_bytes_per_cycle)
+        beat_bits = ceil_log2(config.hbm_beat_bytes)
+        line = data.ArrayLayout(8, config.hbm_beat_bytes)
         super().__init__({
             "room": Out(1), "start": In(1), "count": In(16), "pad": In(8),
             "credit": Out(1), "ask": In(1), "offset": In(beat_bits), "size": In(beat_bits + 1), "last": In(1),
@@ -189,7 +189,7 @@ class _Packer(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         config = self._config
-        beat_bytes = config.hbm_bytes_per_cycle
+        beat_bytes = config.hbm_beat_bytes
         beat_bits = ceil_log2(beat_bytes)
         train_layout = data.StructLayout({"beats": 16 + ceil_log2(config.slice_beats), "pad": 8})
         place_layout = data.StructLayout({"offset": beat_bits, "size": beat_bits + 1, "last": 1})

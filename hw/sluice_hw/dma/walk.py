@@ -46,7 +46,7 @@ class RowWalk(wiring.Component):
 
     def __init__(self, config: ChipConfig) -> None:
         self._config = config
-        line_bits = ceil_log2(config.hbm_bytes_per_cycle)
+        line_bits = ceil_log2(config.hbm_beat_bytes)
         super().__init__({
             "load": In(1), "rows": In(rows_layout(config)), "step": In(1), "abort": In(1),
             "active": Out(1), "line": Out(ceil_log2(config.vmem_bytes)), "offset": Out(line_bits),
@@ -55,7 +55,7 @@ class RowWalk(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        line_bytes = self._config.hbm_bytes_per_cycle
+        line_bytes = self._config.hbm_beat_bytes
         line_bits = ceil_log2(line_bytes)
         row_bytes = Signal.like(self.rows.row_bytes, name="row_bytes", reset_less=True)
         pitch = Signal.like(self.rows.pitch, name="pitch", reset_less=True)

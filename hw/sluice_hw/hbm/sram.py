@@ -1,6 +1,6 @@
-"""SRAM back end of the slice port: HBM with the width and latency of the configuration and nothing of its schedule."""
+"""SRAM back end of the slice port: HBM with the configuration's width, rate and latency, and nothing of its schedule."""
 
-from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
@@ -21,9 +21,10 @@ class SliceMemory(wiring.Component):
     """Serves slice trains from a RAM of one beat a row, which is the instance ``memory.ram``.
 
     The first beat of a read train stands on the port ``hbm_latency`` cycles after the request's transfer, or later
-    when earlier trains are not through; the latencies of trains overlap. One beat a cycle moves to or from the RAM,
-    whichever way; when both ways want it they alternate. Trains that reach beyond the memory, and trains of no slices,
-    are refused.
+    when earlier trains are not through; the latencies of trains overlap. One beat a cycle at most moves to or from the
+    RAM, whichever way; when both ways want it they alternate. Where ``hbm_bytes_per_cycle`` is less than a beat, any w
+    cycles see at most w x ``hbm_bytes_per_cycle`` / ``hbm_beat_bytes`` beats, rounded up, and as many, rounded down,
+    while beats are always wanted. Trains that reach beyond the memory, and trains of no slices, are refused.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ class SliceMemory(wiring.Component):
         config, port = self._config, self.port
         beats = config.slice_beats
         rows = config.hbm_slices * beats
-        m.submodules.memory = ram = Ram1RW(depth=rows, width=8 * config.hbm_bytes_per_cycle)
+        m.submodules.memory = ram = Ram1RW(depth=rows, width=8 * config.hbm_beat_bytes)
         row_bits, left_bits = ceil_log2(rows), 16 + ceil_log2(beats)
         # What is kept of a request: its first row, its beats, and whether it is refused.
         train_layout = data.StructLayout({"row": row_bits, "left": left_bits, "refused": 1})
@@ -84,9 +85,10 @@ class SliceMemory(wiring.Component):
         m.d.sync += [delay.eq(Cat(accepted, delay[:-1])), ripe_count.eq(ripe_count + delay[-1] - begin_read)]
 
         read, reading = Signal(train_layout, reset_less=True), Signal()
-        read_bus, read_ends = Signal(), Signal()
+        read_bus, read_ends, write_bus = Signal(), Signal(), Signal()
         out_valid, out_last, out_error = Signal(), Signal(reset_less=True), Signal(reset_less=True)
-        can_read = reading & (~out_valid | port.read_data.ready)
+        due = self._due(m, read_bus | write_bus)
+        can_read = due & reading & (~out_valid | port.read_data.ready)
         m.d.comb += [
             read_ends.eq(read_bus & (read.left == 1)),
             begin_read.eq(ripe & (~reading | read_ends)),
@@ -114,8 +116,8 @@ class SliceMemory(wiring.Component):
         m.submodules.writes = writes = SyncFIFO(width=train_layout.size, depth=WRITES)
         m.submodules.dones = dones = SyncFIFO(width=1, depth=WRITES)
         write, writing = Signal(train_layout, reset_less=True), Signal()
-        write_bus, write_ends, begin_write = Signal(), Signal(), Signal()
-        can_write = writing & port.write_data.valid & (write.left != 0) & ((write.left != 1) | dones.w_rdy)
+        write_ends, begin_write = Signal(), Signal()
+        can_write = due & writing & port.write_data.valid & (write.left != 0) & ((write.left != 1) | dones.w_rdy)
         m.d.comb += [
             port.write.ready.eq(writes.w_rdy),
             writes.w_en.eq(port.write.valid),
@@ -155,3 +157,19 @@ class SliceMemory(wiring.Component):
             m.d.comb += self.state.eq(isa.Cause.IDLE)
         assert len(read.left) >= bits_for((1 << 16) * beats - 1)
         return m
+
+    def _due(self, m: Module, moves: Value) -> Value:
+        """Whether a beat may move in this cycle, given whether one does.
+
+        Every cycle earns ``beats`` of ``cycles`` parts of a beat. What is unspent is kept up to one part less than a
+        beat, which bounds the beats in any window of cycles, and loses nothing while beats are always wanted.
+        """
+        beats, cycles = self._config.hbm_beat_rate
+        if beats == cycles:
+            return Const(1, 1)
+        earned = Signal(range(cycles), init=cycles - 1)
+        total = Signal(range(cycles + beats))
+        due = Signal()
+        m.d.comb += [total.eq(earned + beats), due.eq(total >= cycles)]
+        m.d.sync += earned.eq(Mux(due, Mux(moves, total - cycles, cycles - 1), total))
+        return due

@@ -78,7 +78,7 @@ class SliceBuffer(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         beats = self.config.slice_beats
-        lanes = self.config.hbm_bytes_per_cycle // WORD_BYTES
+        lanes = self.config.hbm_beat_bytes // WORD_BYTES
         m.submodules.ram = ram = Ram1R1W(depth=beats, width=64 * lanes, granularity=64)
 
         # A word's address: lane of the beat, then beat.

@@ -66,7 +66,7 @@ class VmemMap:
     @property
     def align(self) -> int:
         """DMA moves a beat a cycle from multiples of this; words are aligned to it as well."""
-        return max(self.config.hbm_bytes_per_cycle, self.config.word_bytes)
+        return max(self.config.hbm_beat_bytes, self.config.word_bytes)
 
     def pieces(self, buffer: Buffer, address: int | None = None) -> list[tuple[int, int]]:
         """(first byte, one past the last) of each contiguous piece."""

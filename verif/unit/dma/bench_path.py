@@ -11,7 +11,7 @@ from verif.unit.hbm.slices import Requester
 from verif.unit.memory import CONFIGS, Rows, pick_rows
 
 CONFIG = CONFIGS[parameter("CONFIG")]
-D, SLICE, SLICES = CONFIG.hbm_bytes_per_cycle, CONFIG.slice_bytes, CONFIG.hbm_slices
+D, SLICE, SLICES = CONFIG.hbm_beat_bytes, CONFIG.slice_bytes, CONFIG.hbm_slices
 LATENCY, BEATS = CONFIG.hbm_latency, CONFIG.slice_beats
 
 

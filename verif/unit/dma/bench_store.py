@@ -22,7 +22,7 @@ from verif.unit.dma.engine import Engine, Fault
 from verif.unit.memory import CONFIGS, Rows, pick_rows, slice_shape, to_bytes, to_int
 
 CONFIG = CONFIGS[parameter("CONFIG")]
-D, SLICE, SLICES = CONFIG.hbm_bytes_per_cycle, CONFIG.slice_bytes, CONFIG.hbm_slices
+D, SLICE, SLICES = CONFIG.hbm_beat_bytes, CONFIG.slice_bytes, CONFIG.hbm_slices
 ST = isa.Unit.ST
 MXU, VPU = 1 << isa.Unit.MXU, 1 << isa.Unit.VPU
 

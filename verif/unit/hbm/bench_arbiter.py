@@ -11,7 +11,7 @@ from verif.unit.memory import CONFIGS, slice_shape, to_bytes, to_int
 
 CONFIG = CONFIGS[parameter("CONFIG")]
 PORTS = int(parameter("PORTS"))
-D, SLICE, SLICES = CONFIG.hbm_bytes_per_cycle, CONFIG.slice_bytes, CONFIG.hbm_slices
+D, SLICE, SLICES = CONFIG.hbm_beat_bytes, CONFIG.slice_bytes, CONFIG.hbm_slices
 
 
 class Memory:

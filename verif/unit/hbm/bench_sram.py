@@ -1,6 +1,7 @@
 """Bench of the SRAM back end of HBM."""
 
 import cocotb
+import numpy as np
 from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 
 from sluice_hw import isa
@@ -10,6 +11,12 @@ from verif.unit.memory import CONFIGS
 
 CONFIG = CONFIGS[parameter("CONFIG")]
 SLICE, SLICES, LATENCY, BEATS = CONFIG.slice_bytes, CONFIG.hbm_slices, CONFIG.hbm_latency, CONFIG.slice_beats
+MOVES, CYCLES = CONFIG.hbm_beat_rate
+
+
+def span(beats: int) -> int:
+    """Cycles from the first to the last of ``beats`` beats that are always wanted, after a pause."""
+    return -(-(CYCLES * (beats - 1) + 1) // MOVES) - 1
 
 
 async def within(event, cycles: int) -> None:
@@ -77,7 +84,7 @@ async def without_pauses(dut):
 
 @cocotb.test()
 async def read_latency(dut):
-    """The first beat comes hbm_latency cycles after the request, the others of back-to-back trains without a pause."""
+    """The first beat comes hbm_latency cycles after the request, the others of back-to-back trains at the full rate."""
     port, _, contents = await filled(dut, "latency")
     await ClockCycles(dut.clk, 5)
     for trains in (1, 6):
@@ -87,7 +94,7 @@ async def read_latency(dut):
         await within(event, 2000)
         asked, came = port.reads.cycles[first_read:], port.beats.cycles[first_beat:]
         assert came[0] - asked[0] == LATENCY
-        assert len(came) == trains * BEATS and came[-1] - came[0] == trains * BEATS - 1
+        assert len(came) == trains * BEATS and came[-1] - came[0] == span(trains * BEATS)
         if trains > 1:
             assert asked[3] - asked[0] == 3, "requests do not wait for data"
         await ClockCycles(dut.clk, 5)
@@ -96,20 +103,21 @@ async def read_latency(dut):
 
 @cocotb.test()
 async def write_rate(dut):
-    """A beat a cycle, also from train to train, and the answer in the cycle behind the last beat."""
+    """The full rate, also from train to train, and the answer in the cycle behind the last beat."""
     port, rng, _ = await filled(dut, "writes")
+    await ClockCycles(dut.clk, 5)
     first, done = len(port.write_beats.items), len(port.answers)
     for i in range(4):
         event = port.write(i, rng.randbytes(2 * SLICE))
     await within(event, 2000)
     cycles, answers = port.write_beats.cycles[first:], port.dones.cycles[done:]
-    assert len(cycles) == 8 * BEATS and cycles[-1] - cycles[0] == 8 * BEATS - 1
+    assert len(cycles) == 8 * BEATS and cycles[-1] - cycles[0] == span(8 * BEATS)
     assert answers == [c + 1 for c in cycles[2 * BEATS - 1 :: 2 * BEATS]]
 
 
 @cocotb.test()
 async def one_bus(dut):
-    """Reads and writes together move one beat a cycle, half of them each."""
+    """Reads and writes together move beats at the full rate, half of them each."""
     port, rng, _ = await filled(dut, "bus")
     long = SLICES // 2
     reads = port.read(0, long)
@@ -120,8 +128,54 @@ async def one_bus(dut):
     await within(writes, 4000 + 4 * long * BEATS)
     cycles = sorted([c + 1 for c in port.write_beats.cycles[first:]] + port.beats.cycles[first_beat:])
     assert len(cycles) == 2 * long * BEATS and len(set(cycles)) == len(cycles), "two beats in a cycle"
-    assert cycles[-1] - cycles[0] <= len(cycles) + 3
-    assert abs(port.write_beats.cycles[-1] - port.beats.cycles[-1]) <= 4
+    assert cycles[-1] - cycles[0] <= span(len(cycles)) + 4
+    assert abs(port.write_beats.cycles[-1] - port.beats.cycles[-1]) <= 4 * CYCLES / MOVES
+
+
+@cocotb.test()
+async def rate(dut):
+    """No window of cycles has more beats than its share; it has no fewer while beats are wanted, whatever moves."""
+    port, rng, _ = await filled(dut, "rate")
+    moved: list[int] = []
+
+    async def sample() -> None:
+        while True:
+            await RisingEdge(dut.clk)
+            moved.append(int(dut.state.value) == isa.Cause.BUSY)
+
+    task = cocotb.start_soon(sample())
+    half = SLICES // 2
+
+    def work(kind: str, count: int) -> list:
+        reads = [port.read(rng.randrange(half), 1) for _ in range(count) if kind != "writes"]
+        writes = [port.write(half + rng.randrange(half), rng.randbytes(SLICE)) for _ in range(count) if kind != "reads"]
+        return reads + writes
+
+    def counts(trace: list[bool], width: int) -> set[int]:
+        """Beats in every window of ``width`` cycles."""
+        sums = np.cumsum([0, *trace])
+        return set((sums[width:] - sums[:-width]).tolist())
+
+    for kind in ("reads", "writes", "both"):
+        await ClockCycles(dut.clk, rng.randint(4, 20))
+        first = len(moved)
+        for event in work(kind, 2 * LATENCY // BEATS):
+            await within(event, 40 * LATENCY * BEATS)
+        busy = [i for i in range(first, len(moved)) if moved[i]]
+        # Where both begin and end one is alone, before the first read is ripe and with gaps behind its trains.
+        margin = LATENCY if kind == "both" else 0
+        trace = moved[busy[0] + margin : busy[-1] + 1 - margin]
+        assert len(trace) > LATENCY, kind
+        for width in (*range(1, 4 * CYCLES), len(trace)):
+            share = width * MOVES
+            assert counts(trace, width) <= {share // CYCLES, -(-share // CYCLES)}, (kind, width)
+    for _ in range(40):
+        for event in work("both", rng.randint(0, 2)):
+            await within(event, 8000)
+        await ClockCycles(dut.clk, rng.randint(0, 3 * CYCLES))
+    for width in range(1, 4 * CYCLES):
+        assert max(counts(moved, width)) == -(-width * MOVES // CYCLES), width
+    task.cancel()
 
 
 @cocotb.test()
@@ -159,7 +213,8 @@ async def states(dut):
     await ClockCycles(dut.clk, 10)
     assert counts[isa.Cause.BUSY] == 2 * BEATS
     # From the cycle behind the request to the one before the first beat leaves the RAM, and one to take the last beat.
-    assert counts[isa.Cause.HBM] == LATENCY - 2 + 1
+    # Between them, the cycles in which no beat is due.
+    assert counts[isa.Cause.HBM] == LATENCY - 2 + 1 + span(2 * BEATS) - (2 * BEATS - 1)
     await within(port.write(3, rng.randbytes(SLICE)), 1000)
     await ClockCycles(dut.clk, 5)
     assert counts[isa.Cause.BUSY] == 3 * BEATS

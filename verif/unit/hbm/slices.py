@@ -49,14 +49,14 @@ class Requester:
         count, rest = divmod(len(values), self.config.slice_bytes)
         assert not rest
         self._write.send_nowait({"slice": slice_, "count": count})
-        step = self.config.hbm_bytes_per_cycle
+        step = self.config.hbm_beat_bytes
         for at in range(0, len(values), step):
             self._data.send_nowait(to_int(values[at : at + step]))
         self._writes_open.append(Event())
         return self._writes_open[-1]
 
     def _beat(self, payload: int) -> None:
-        width = self.config.hbm_bytes_per_cycle
+        width = self.config.hbm_beat_bytes
         last, error = payload >> 8 * width & 1, payload >> 8 * width + 1
         if error:
             assert last and not self._bytes, "a refused train is one beat"

@@ -9,7 +9,7 @@ from verif.harness import run_bench
 from verif.unit.memory import CONFIGS
 
 
-@pytest.mark.parametrize("config", ["wide_beat", "odd"])
+@pytest.mark.parametrize("config", ["wide_beat", "odd", "three_quarters", "five_eighths"])
 def test_slice_memory(config):
     run_bench(SliceMemory(CONFIGS[config]), "verif.unit.hbm.bench_sram", name=f"sram_{config}", env={"CONFIG": config})
 
