@@ -43,11 +43,13 @@ class Train(Stream):
         self.unit, self.op, self.started = unit, op, start
         self._vmem = op.address["vmem"]
         self._rows, self._row_bytes, self._pitch = shape["rows"], shape["row_bytes"], shape["pitch"]
-        beat = config.hbm_bytes_per_cycle
+        beat = config.hbm_beat_bytes
         self.moves = _lines(self._vmem % beat, self._rows, self._row_bytes, self._pitch, beat)
         self.beats = -(-self._rows * self._row_bytes // beat)
         self.total = op.fields["count"] * config.slice_beats
-        banks = unit.engine.ports.banks
+        ports = unit.engine.ports
+        self.meets_itself = not ports.bus.full_rate
+        banks = ports.banks
         span = (self._rows - 1) * self._pitch
         self.regions = banks.regions(
             self._vmem + min(span, 0), self._vmem + max(span, 0) + self._row_bytes - 1) | banks.bus_region
@@ -57,7 +59,7 @@ class Train(Stream):
     def mask(self, index: int) -> int:
         """Banks of a move."""
         if not self._masks:
-            banks, beat = self.unit.engine.ports.banks, self.unit.engine.config.hbm_bytes_per_cycle
+            banks, beat = self.unit.engine.ports.banks, self.unit.engine.config.hbm_beat_bytes
             rows, row_bytes = self._rows, self._row_bytes
             if self._pitch == row_bytes:
                 rows, row_bytes = 1, rows * row_bytes
@@ -119,6 +121,8 @@ class TimedLoad(_TimedDma):
 
     def start(self, op: MicroOp, time: int) -> None:
         self._started += 1
+        if op.op is self.train_op:
+            self.needs(op, DMA_SHAPE=self.shape)
         self._waiting.append(LoadTrain(self, op, time) if op.op is self.train_op else (op, time))
         self._next()
 
@@ -138,6 +142,8 @@ class TimedLoad(_TimedDma):
                 self.slices += head.op.fields["count"]
                 self._loaded.append(max(head.started + 1, self._free - timing.BEAT_TO_VMEM))
                 begin = max(head.started + timing.load_fill, self._free, now)
+                if not self.engine.ports.bus.full_rate:
+                    begin = max(begin - timing.BUS_TO_VMEM, now)  # its beats come one by one
                 if self.ahead:
                     head.fetched(self.ahead)
                     self.ahead = deque()
@@ -209,7 +215,7 @@ class LoadTrain(Train):
 
     def step(self, time: int, taken: int) -> int:
         unit, ports = self.unit, self.unit.engine.ports
-        if not self._at and not self._ready and self._left == self.total:
+        if not self._at and not self._ready and self._left == self.total and ports.bus.full_rate:
             self._flow(time)
         ended = False
         if not self._ready or self._ready[0] > time:
@@ -231,12 +237,13 @@ class LoadTrain(Train):
         ahead = unit.ahead if not self._left else None
         if self._left or (ahead is not None and unit.more(time)):
             flight = len(self._ready) + (len(ahead) if ahead is not None else 0)
-            if flight < unit.timing.BUS_TO_VMEM:
+            if flight < unit.timing.BUS_TO_VMEM and ports.bus.due(time):
                 store = unit.engine.units[Unit.ST]
                 if store.read_was_last and store.wants_bus(time):
                     unit.waits["HBM"] += 1
                 else:
                     store.read_was_last = True
+                    ports.bus.move()
                     ports.progress = True
                     taken |= ports.banks.bus
                     if ahead is not None:
@@ -287,6 +294,7 @@ class TimedStore(_TimedDma):
             self.sending.append((op, time))
             self._answer()
             return
+        self.needs(op, DMA_SHAPE=self.shape)
         train = StoreTrain(self, op, time)
         self._reading = train
         self.sending.append(train)
@@ -345,7 +353,8 @@ class StoreTrain(Train):
             self.plan()
 
     def wants(self, time: int) -> bool:
-        return bool(self._ready) and self._ready[0] <= time
+        """Whether a beat is ready to go to memory."""
+        return bool(self._ready) and self._ready[0] <= time and time >= self._begin
 
     def _is_first(self) -> bool:
         return self.unit.sending[0] is self
@@ -396,13 +405,14 @@ class StoreTrain(Train):
     def step(self, time: int, taken: int) -> int:
         unit, ports = self.unit, self.unit.engine.ports
         if self._ready and self._is_first() and self._ready[0] <= time and time >= self._begin:
-            if taken & ports.banks.bus:
+            if taken & ports.banks.bus or not ports.bus.due(time):
                 unit.waits["HBM"] += 1
             else:
                 self._ready.popleft()
                 self._sent += 1
                 ports.progress = True
                 unit.read_was_last = False
+                ports.bus.move()
                 taken |= ports.banks.bus
         if self._read < self.moves:
             ahead = self._read - int(self._sent * self._per_beat)

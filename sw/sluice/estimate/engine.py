@@ -11,6 +11,7 @@ from sluice.golden.units import MicroOp
 from sluice_hw.config import ChipConfig
 from sluice_hw.isa import Op, Unit
 
+from .errors import EstimateError
 from .ports import Ports
 from .timing import Timing
 
@@ -134,7 +135,7 @@ class TimedUnit:
                 return
             may = self.may_start(op, time)
             if may is None or may > now:
-                self._why = "earlier op"
+                self._why = "an earlier op"
                 if may is not None:  # else whoever it waits for will poke
                     self._poke_at(may)
                 return
@@ -143,7 +144,7 @@ class TimedUnit:
                 self._why = f"token {missing[0].name}"
                 return
             if now > time:
-                self.waits[self._why] += now - time
+                self.waits[self._why.removeprefix("an ")] += now - time
             for u in op.waits:
                 self.engine.tokens[u, self.unit] -= 1
             self.ops += 1
@@ -160,6 +161,18 @@ class TimedUnit:
         """The op ends and gives its tokens."""
         self.ends = max(self.ends, time)
         self.engine.give(self.unit, op.signals, time)
+
+    @property
+    def stuck(self) -> str:
+        """What the op at the head of the queue waits for, in words."""
+        _, op = self.queue[0]
+        return f"{self.unit.name} waits at word {op.pc}, {op.op.name}, for {self._why.replace('token', 'a token from')}"
+
+    def needs(self, op: MicroOp, **setups: object) -> None:
+        """Refuse an op whose setup words have not been met."""
+        for name, value in setups.items():
+            if not value:
+                raise EstimateError(f"{op.op.name} at word {op.pc} needs {name} before it")
 
     # -- what a subclass says ------------------------------------------------------------------------------------
     def is_setup(self, op: MicroOp) -> bool:

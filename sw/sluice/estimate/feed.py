@@ -71,7 +71,7 @@ class Feed:
         return self._recent[-back] + 1 if len(self._recent) >= back else 0
 
     def when_walked(self, waiting: int, start: int, rows: int) -> int | None:
-        """When the last row is walked of a pass of ``rows`` rows, started in cycle ``start``, that cannot be issued yet.
+        """When the last row of a pass of ``rows`` rows is walked, that started in cycle ``start`` and cannot be issued.
 
         ``waiting`` are its rows and those before it that wait, too. None: not before some are issued.
         """

@@ -153,6 +153,7 @@ class TimedMatrix(TimedUnit):
             self._under = op, time, dict(self._open)
             self._sync()
         else:
+            self.needs(op, FEED_SHAPE=self._shape, FEED_SEGMENT=self._segments)
             if op.swap:
                 self._tile_free = False
             self._open[op.op] += 1

@@ -27,7 +27,7 @@ class Banks:
 
     def __init__(self, config: ChipConfig) -> None:
         self._word, self._group, self._rows = config.word_bytes, config.vmem_interleave, config.vmem_bank_rows
-        self._beat, self._size = config.hbm_bytes_per_cycle, config.vmem_region_bytes
+        self._size = config.vmem_region_bytes
         self._half = config.acc_region_rows
         self.bus = 1 << config.vmem_banks
         self.acc = (2 << config.vmem_banks, 4 << config.vmem_banks)
@@ -72,6 +72,38 @@ class Banks:
         return self.bus << 64
 
 
+class Bus:
+    """The memory's beats: one a cycle, or fewer where the configuration's rate is less than its width.
+
+    What is earned and not spent follows :class:`sluice_hw.hbm.sram.SliceMemory`.
+    """
+
+    def __init__(self, config: ChipConfig) -> None:
+        self._beats, self._cycles = config.hbm_beat_rate
+        self.full_rate = self._beats == self._cycles
+        self._earned, self._time, self._moved = self._cycles - 1, 0, False
+
+    def due(self, time: int) -> bool:
+        """Whether a beat may move in a cycle, not before those asked about earlier."""
+        if self.full_rate:
+            return True
+        while self._time < time:
+            total = self._earned + self._beats
+            if total < self._cycles:
+                self._earned = total
+            elif self._moved:
+                self._earned = total - self._cycles
+            else:
+                self._earned, self._time = self._cycles - 1, time - 1  # and so it stays
+            self._moved = False
+            self._time += 1
+        return self._earned + self._beats >= self._cycles
+
+    def move(self) -> None:
+        """A beat moves in the cycle asked about last."""
+        self._moved = True
+
+
 class Stream:
     """Accesses of one op.
 
@@ -108,7 +140,7 @@ class Ports:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.banks = Banks(engine.config)
+        self.banks, self.bus = Banks(engine.config), Bus(engine.config)
         self._active: list[Stream] = []
         self._stepping: list[Stream] = []
         self.busy = False

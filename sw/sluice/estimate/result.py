@@ -86,7 +86,7 @@ class Estimate:
         needs = {
             "array": busy[Unit.MXU],
             "weights": mxu.tiles * config.rows,
-            "HBM": busy[Unit.LD] + busy[Unit.ST],
+            "HBM": -(-(busy[Unit.LD] + busy[Unit.ST]) * config.hbm_beat_rate[1] // config.hbm_beat_rate[0]),
             "vector": busy[Unit.VPU],
             "issue": issue.words + issue.jumps * (Timing.JUMP - 1),
         }
@@ -129,22 +129,17 @@ class Estimate:
             "queue": dict(self.queue),
         }  # fmt: skip
 
-    def difference(self, measured: int) -> str:
-        """The estimate beside what the chip counted."""
-        error = self.cycles - measured
-        return f"{self.cycles} cycles estimated, {measured} measured: {error:+} ({100 * error / measured:+.2f} %)"
-
     def __str__(self) -> str:
         c, total = self.config, self.cycles
 
         def share(n: int) -> str:
             return f"{n:>10} {100 * n / total:6.1f} %"
 
-        beats, rows = self.needs["HBM"], self.needs["array"]
+        beats, rows = self.units["ld"].busy + self.units["st"].busy, self.needs["array"]
         notes = {
             "array": f"{rows} rows, MXU utilisation {100 * self.mxu_utilisation:.1f} %",
             "weights": f"{self.needs['weights'] // c.rows} tiles of {c.rows} rows",
-            "HBM": f"{beats * c.hbm_bytes_per_cycle} bytes in {beats} beats of {c.hbm_bytes_per_cycle}",
+            "HBM": f"{beats * c.hbm_beat_bytes} bytes in {beats} beats of {c.hbm_beat_bytes}",
             "vector": f"{self.units['vpu'].ops} ops",
             "issue": f"{self.words} words",
         }

@@ -61,10 +61,9 @@ def estimate(
         engine.run()
     except UnitFault as fault:
         raise EstimateError(f"the program stops at word {issue.pc}: {fault.reason}") from None
-    stuck = [unit.name for unit, model in engine.units.items() if model.queue]
+    stuck = [unit.stuck for unit in engine.units.values() if unit.queue]
     if issue.halted_at is None or stuck:
-        raise EstimateError(
-            f"the program does not end: {', '.join(stuck) or 'the sequencer'} waits at cycle {engine.now} for ever")
+        raise EstimateError(f"the program does not end: {'; '.join(stuck) or 'the sequencer waits'}")
     last = max(unit.ends for unit in engine.units.values())
     cycles = max(issue.halted_at, last + 1) + Timing.HALT
     return Estimate.of(engine, cycles)

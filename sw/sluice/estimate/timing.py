@@ -87,6 +87,8 @@ class Timing:
     LOAD_TO_READ = 1
     #: From the reading of a row to its request; from its grant to its leaving the queue of rows.
     ROW_TO_REQUEST, GRANT_TO_ROW = 1, VMEM_LATENCY + BUFFERED
+    #: From a row's leaving the queue to the request that its place is for.
+    ROOM_TO_REQUEST = 1 + ROW_TO_REQUEST
     #: From a LOAD_WEIGHTS' start to its first row's leaving the queue of rows.
     FIRST_WEIGHTS = LOAD_TO_READ + 1 + ROW_TO_REQUEST + GRANT_TO_ROW
     #: Rows of weights ahead of the array, tiles under way.

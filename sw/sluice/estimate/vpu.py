@@ -281,6 +281,9 @@ class TimedVector(TimedUnit):
         elif op.op is Op.SYNC:
             self.finish(op, time)
         else:
+            self.needs(op, VECTOR_SHAPE=self.shape, VECTOR_MODE=self.mode)
+            if self.mode["residual"] != Residual.NONE and not self.mode["wide"]:
+                self.needs(op, VECTOR_RESIDUAL=self.rescale)
             self._running = True
             if self._params_full:
                 self._params_full, self._params_free = False, time + 1

@@ -90,7 +90,8 @@ class Tile(Stream):
         self._paused = False
         left = self._rows - self._asked
         if self.unlock is None:
-            room = min(left, self._loader.room())
+            # Rows of a tile that feeds the array make room as fast as these can be asked for.
+            room = min(left, self._loader.room(locked=True))
             self._pauses_at = self._since + room
             engine.at(self._pauses_at, lambda: self._pause(version))
             if room == left:
@@ -142,6 +143,7 @@ class Tile(Stream):
         if self._arrive and self.unlock is not None and time >= self.unlock and self._arrive[0] <= time:
             self._arrive.popleft()
             self._fed += 1
+            loader.fed.append(time)
             ports.progress = True
             if self._fed == self._rows:
                 self.complete = time
@@ -175,6 +177,7 @@ class Loader:
         self.tiles: deque[Tile] = deque()
         self._unlock: int | None = 0
         self.started = 0
+        self.fed: deque[int] = deque()  # when rows left that have not made room yet
         self._ended: list[int] = []
 
     def may_start(self, shown: int) -> int | None:
@@ -209,10 +212,13 @@ class Loader:
         self.mxu.engine.at(began + 1 + timing.ROW_TO_REQUEST, tile.begin)
         self.mxu.poke()
 
-    def room(self) -> int:
-        """Rows that may be asked for."""
+    def room(self, *, locked: bool = False) -> int:
+        """Rows that may be asked for; ``locked``: as far as tiles go that cannot feed the array yet."""
         now = self.mxu.engine.now
-        return self.mxu.timing.WEIGHT_ROWS_AHEAD - sum(tile.held(now) for tile in self.tiles)
+        held = sum(tile.held(now) for tile in self.tiles if not locked or tile.unlock is None)
+        while self.fed and self.fed[0] <= now - self.mxu.timing.ROOM_TO_REQUEST:
+            self.fed.popleft()
+        return self.mxu.timing.WEIGHT_ROWS_AHEAD - held - len(self.fed)
 
     def asked(self, tile: Tile) -> None:
         """A tile's last row is, or will be, asked for."""
@@ -230,6 +236,6 @@ class Loader:
         if self.tiles:
             self.tiles[0].set_unlock(time + 1)
             for tile in list(self.tiles)[1:]:  # its rows make room for those of the tiles behind it
-                self.mxu.engine.at(time + 2, tile.resume)
+                self.mxu.engine.at(time + 1 + self.mxu.timing.ROOM_TO_REQUEST, tile.resume)
         else:
             self._unlock = time + 1

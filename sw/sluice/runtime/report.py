@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sluice.asm import Program
 from sluice.errors import ReportError
 from sluice_hw import csr, isa
 from sluice_hw.config import ChipConfig
@@ -44,6 +45,8 @@ class RunReport:
         Of the (last) program.
     programs
         How many programs it sums up.
+    estimated
+        Cycles that the cost model gives (:meth:`with_estimate`); None when it was not asked.
     """
 
     config: ChipConfig
@@ -57,6 +60,7 @@ class RunReport:
     sim_seconds: float = 0.0
     halt_code: int = 0
     programs: int = 1
+    estimated: int | None = None
 
     def __post_init__(self) -> None:
         if self.cycles is None:
@@ -122,7 +126,22 @@ class RunReport:
             sim_seconds=sum(r.sim_seconds for r in reports),
             halt_code=reports[-1].halt_code,
             programs=sum(r.programs for r in reports),
+            estimated=None if any(r.estimated is None for r in reports) else sum(r.estimated or 0 for r in reports),
         )
+
+    def with_estimate(self, program: Program, params: Sequence[int] = ()) -> RunReport:
+        """The same with the cost model's cycles of the program that ran.
+
+        Without, where the backend has no time or the model does not follow the program.
+        """
+        from sluice.estimate import EstimateError, estimate  # not needed by those who only run programs
+
+        if self.cycles is None:
+            return self
+        try:
+            return dataclasses.replace(self, estimated=estimate(program, self.config, params=params).cycles)
+        except EstimateError:
+            return self
 
     # -- figures -------------------------------------------------------------------------------------------------
     @property
@@ -182,9 +201,16 @@ class RunReport:
             "backend": self.backend,
             "programs": self.programs,
             **self.figures(),
+            "estimated_cycles": self.estimated,
             "mxu_starvation_causes": self.starvation_causes,
             "work": dict(self.work),
         }
+
+    def _estimate_lines(self) -> list[str]:
+        if self.estimated is None or not self.cycles:
+            return []
+        error = self.estimated - self.cycles
+        return [f"  estimated        {self.estimated} ({error:+}, {100 * error / self.cycles:+.2f} %)"]
 
     def __str__(self) -> str:
         lines = [f"{self.config.name} chip ({self.config.rows}x{self.config.cols} array), backend {self.backend}"]
@@ -192,6 +218,7 @@ class RunReport:
             speed = self.sim_cycles_per_second if self.sim_cycles >= 10_000 else None  # of less it says nothing
             lines += [
                 f"  cycles           {self.cycles}" + (f" ({speed:.0f} a second simulated)" if speed else ""),
+                *self._estimate_lines(),
                 f"  MXU utilisation  {percent(self.mxu_utilisation)} ({self.macs} MACs)",
                 f"  MXU starvation   {percent(self.mxu_starvation)}" + _top(self.starvation_causes),
                 f"  HBM utilisation  {percent(self.hbm_utilisation)} ({self.hbm_bytes} bytes)",
