@@ -1,4 +1,4 @@
-"""SRAM back end of the slice port: HBM with the configuration's width, rate and latency, and nothing of its schedule."""
+"""SRAM back end of the slice port: HBM of the configured width, rate and latency, and nothing of its schedule."""
 
 from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
