@@ -120,6 +120,7 @@ class Chip(wiring.Component):
             connect(m, queue.o, port.op)
             connect(m, port.take, tokens.take[u])
             m.d.comb += [
+                port.missing.eq(tokens.missing[u]),
                 queue.enable.eq(sequencer.run),
                 tokens.give[u].eq(port.give), tokens.give_pc[u].eq(port.finished_pc),
                 sequencer.queue_empty[u].eq(queue.empty), sequencer.unit_idle[u].eq(port.idle),

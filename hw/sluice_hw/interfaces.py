@@ -117,10 +117,10 @@ class UnitSignature(Signature):
     """A unit's connection to the sequencer side, from the unit's view.
 
     ``op``: its queue. ``take``: the unit holds ``take.valid`` with the mask of units it needs a token from, and has
-    them
-    when ``ready``. ``give``: a bit per unit, one cycle per token. ``state``: the unit's :class:`isa.Cause` this cycle.
-    ``idle``: nothing started and not finished (the queue is not the unit's business). ``fault``: pulses with its
-    payload. ``started`` / ``finished``: pulse per op (setup words excluded), with the ``pc``, for the event ring.
+    them when ``ready``; ``missing`` is the part of the mask that has none. ``give``: a bit per unit, one cycle per
+    token. ``state``: the unit's :class:`isa.Cause` this cycle. ``idle``: nothing started and not finished (the queue is
+    not the unit's business). ``fault``: pulses with its payload. ``started`` / ``finished``: pulse per op (setup words
+    excluded), with the ``pc``, for the event ring.
     """
 
     def __init__(self) -> None:
@@ -128,6 +128,7 @@ class UnitSignature(Signature):
         super().__init__({
             "op": In(stream.Signature(op_layout())),
             "take": Out(stream.Signature(unsigned(n))),
+            "missing": In(n),
             "give": Out(n),
             "state": Out(isa.Cause),
             "idle": Out(1, init=1),

@@ -22,6 +22,7 @@ from .array import SystolicArray
 from .config import ChipConfig
 from .feeder import FEED_LATENCY, Feeder, access_fault_layout, segment_layout, shape_layout
 from .interfaces import AccReadSignature, UnitSignature, VmemReadSignature
+from .tokens import token_cause
 from .weights import TILES, WeightLoader
 
 __all__ = ["Mxu"]
@@ -247,9 +248,7 @@ class Mxu(wiring.Component):
         self._held = Signal(isa.Cause)
         m.d.comb += self._held.eq(isa.Cause.IDLE)
         with m.If(unit.take.valid & ~unit.take.ready):
-            for source in reversed([u for u in isa.Unit if u != isa.Unit.MXU]):
-                with m.If(op.wait[source]):
-                    m.d.comb += self._held.eq(isa.Cause[f"TOKEN_{source.name}"])
+            m.d.comb += self._held.eq(token_cause(m, isa.Unit.MXU, unit.missing))
         with m.Elif((running_loads != 0) | unit.op.valid & (is_load & tile_free | is_pulse & op.swap & ~tile_free)):
             # The second part is a hang, which the watchdog must lay to this unit.
             m.d.comb += self._held.eq(isa.Cause.WEIGHTS)

@@ -7,7 +7,7 @@ pulses.
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, unsigned
+from amaranth.hdl import Module, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -15,9 +15,19 @@ from . import isa
 from .config import ChipConfig
 from .interfaces import fault_layout
 
-__all__ = ["TokenCounters"]
+__all__ = ["TokenCounters", "token_cause"]
 
 _N = len(isa.Unit)
+
+
+def token_cause(m: Module, unit: isa.Unit, missing: Value) -> Signal:
+    """State of a unit that waits for tokens: which unit it lacks one from, the lowest-numbered where it is several."""
+    cause = Signal(isa.Cause, init=isa.Cause.IDLE, name="token_cause")
+    for other in reversed(isa.Unit):
+        if other != unit:
+            with m.If(missing[other]):
+                m.d.comb += cause.eq(isa.Cause[f"TOKEN_{other.name}"])
+    return cause
 
 
 class TokenCounters(wiring.Component):

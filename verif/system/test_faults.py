@@ -249,6 +249,23 @@ def test_starved_tokens(tiny: Device, watchdog: Callable[[int], None], unit: Uni
         assert f"{unit.name} waits for a token from {giver.name} at word 1 `sync" in str(fault)
 
 
+def test_the_token_that_is_missing(tiny: Device, watchdog: Callable[[int], None]) -> None:
+    """An op that wants tokens from two units, one of which gave its own: the other one is named."""
+    watchdog(150)
+    for unit in Unit:
+        one, two = [u for u in Unit if u != unit][:2]
+        for giver, silent in ((one, two), (two, one)):
+            text = (
+                f"sync unit={giver.name.lower()} signal={unit.name.lower()}\n"
+                f"sync unit={unit.name.lower()} wait={one.name.lower()},{two.name.lower()}\nhalt"
+            )
+            tiny.load_program(assemble(text, TINY))
+            fault = stopped(tiny)
+            assert (fault.code, fault.pc, fault.unit) == (Error.WATCHDOG, 1, unit.name)
+            assert hung(fault)["cause"] == Cause[f"TOKEN_{silent.name}"]
+            assert f"{unit.name} waits for a token from {silent.name} at word 1 `sync" in str(fault)
+
+
 def test_hang_behind_a_full_queue(tiny: Device, watchdog: Callable[[int], None]) -> None:
     """The sequencer cannot go on because of a unit that waits: both are named, the unit as the culprit."""
     watchdog(200)

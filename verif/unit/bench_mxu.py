@@ -164,17 +164,17 @@ class Bench:
                 sending = True
             else:
                 op_valid.value = 0
-            take_ready = self._tokens_there()
+            missing = self._missing_tokens()
+            take_ready = bool(self.queue) and not missing
+            dut.unit__missing.value = missing
             dut.unit__take__ready.value = int(take_ready)
             if event:
                 self.last_event = self.cycle
 
-    def _tokens_there(self) -> bool:
-        """For the op at the head of the queue, whose wait mask the bench knows."""
-        if not self.queue:
-            return False
-        wait = self.queue[0] >> _WAIT & 15
-        return all(self.tokens[unit] > 0 for unit in Unit if wait >> unit & 1)
+    def _missing_tokens(self) -> int:
+        """Mask for the op at the head of the queue, whose wait mask the bench knows."""
+        wait = self.queue[0] >> _WAIT & 15 if self.queue else 0
+        return sum(1 << unit for unit in Unit if wait >> unit & 1 and not self.tokens[unit])
 
     def send(self, ops: Sequence[UnitOp]) -> None:
         for op in ops:

@@ -9,8 +9,8 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from sluice.build import SimulationFailed, sim_build_dir
-from verif.harness import report_dir, run_bench
 from verif.coverage.points import read_points
+from verif.harness import report_dir, run_bench
 
 ITEM = data.StructLayout({"tag": unsigned(5), "value": signed(8)})
 BENCH = "verif.unit.bench_harness"

@@ -10,7 +10,7 @@ from ..config import ChipConfig
 from ..interfaces import ADDR_BITS, fault_layout, op_layout
 from .walk import rows_layout
 
-__all__ = ["TrainFront", "token_cause", "train_layout"]
+__all__ = ["TrainFront", "train_layout"]
 
 UNITS = len(isa.Unit)
 
@@ -20,16 +20,6 @@ def train_layout(config: ChipConfig) -> data.StructLayout:
     return data.StructLayout({
         "sync": 1, "hbm": ADDR_BITS, "count": 16, "rows": rows_layout(config), "pad": 8, "signal": UNITS, "pc": 16,
     })  # fmt: skip
-
-
-def token_cause(m: Module, unit: isa.Unit, mask) -> Signal:
-    """State of a unit that waits for tokens of ``mask``: the lowest-numbered of the other units."""
-    cause = Signal(isa.Cause, init=isa.Cause.IDLE, name="token_cause")
-    for other in reversed(isa.Unit):
-        if other != unit:
-            with m.If(mask[other]):
-                m.d.comb += cause.eq(isa.Cause[f"TOKEN_{other.name}"])
-    return cause
 
 
 class TrainFront(wiring.Component):

@@ -10,7 +10,8 @@ from .. import isa
 from ..config import ChipConfig
 from ..interfaces import ADDR_BITS, SlicePortSignature, UnitSignature, VmemWriteSignature
 from ..lanes import lanes_below, rotate_down
-from .front import TrainFront, token_cause, train_layout
+from ..tokens import token_cause
+from .front import TrainFront, train_layout
 from .walk import RowWalk
 
 __all__ = ["DmaLoad"]
@@ -187,7 +188,7 @@ class DmaLoad(wiring.Component):
             m.d.sync += beat.eq(Mux(beat == config.slice_beats - 1, 0, beat + 1))
             m.d.comb += self.slices.eq(beat == config.slice_beats - 1)
 
-        waits = token_cause(m, isa.Unit.LD, front.take.payload)
+        waits = token_cause(m, isa.Unit.LD, unit.missing)
         with m.If(writing & ~self.vmem.req.ready):
             m.d.comb += unit.state.eq(isa.Cause.VMEM)
         with m.Elif(writing | move | marked | (port.valid & port.ready) | (unit.op.valid & unit.op.ready)):

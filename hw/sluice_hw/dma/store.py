@@ -10,7 +10,8 @@ from .. import isa
 from ..config import ChipConfig
 from ..interfaces import ADDR_BITS, VMEM_LATENCY, SlicePortSignature, UnitSignature, VmemReadSignature
 from ..lanes import lanes_below, rotate_down
-from .front import TrainFront, token_cause
+from ..tokens import token_cause
+from .front import TrainFront
 from .walk import RowWalk
 
 __all__ = ["DmaStore"]
@@ -140,7 +141,7 @@ class DmaStore(wiring.Component):
             m.d.sync += beat.eq(Mux(beat == config.slice_beats - 1, 0, beat + 1))
             m.d.comb += self.slices.eq(beat == config.slice_beats - 1)
 
-        waits = token_cause(m, isa.Unit.ST, front.take.payload)
+        waits = token_cause(m, isa.Unit.ST, unit.missing)
         with m.If(
             reads | packer.moves | (self.write_data.valid & self.write_data.ready)
             | (unit.op.valid & unit.op.ready) | unit.finished

@@ -12,6 +12,7 @@ from ..config import ChipConfig
 from ..emit.grid import Grid
 from ..interfaces import ADDR_BITS, VMEM_LATENCY, AccReadSignature, UnitSignature, VmemReadSignature, VmemWriteSignature
 from ..isa import Cause, Error, Op, Residual, Source
+from ..tokens import token_cause
 from .lane import LANE_BROADCAST, EpilogueLane
 from .params import ParamRegisters
 from .walk import Walker
@@ -313,9 +314,7 @@ class Vpu(Component):
         with m.Elif(running):
             m.d.comb += unit.state.eq(Cause.OUTPUT)
         with m.Elif(unit.take.valid & ~unit.take.ready):
-            # The counters tell which source is missing; the first unit waited for names the cause here.
-            m.d.comb += unit.state.eq(Mux(op.wait[isa.Unit.LD], Cause.TOKEN_LD, Mux(
-                op.wait[isa.Unit.ST], Cause.TOKEN_ST, Cause.TOKEN_MXU)))
+            m.d.comb += unit.state.eq(token_cause(m, isa.Unit.VPU, unit.missing))
         with m.Else():
             m.d.comb += unit.state.eq(Cause.IDLE)
         return m

@@ -49,6 +49,8 @@ class Engine:
         self.ops = StreamDriver(dut, f"{port}__op", shape=op_layout(), pauses=op_pauses)
         self.op_monitor = StreamMonitor(dut, f"{port}__op")
         self.takes = StreamSink(dut, f"{port}__take", pauses=take_pauses)
+        # Whose token is missing while ``take`` is not ready: what a test says here.
+        getattr(dut, f"{port}__missing").value = 1 << isa.Unit.MXU
         self.started: list[tuple[int, int]] = []
         self.finished: list[tuple[int, int]] = []
         self.given: list[tuple[int, int]] = []

@@ -54,6 +54,7 @@ class Bench:
             for name in (*ports, "result"):
                 getattr(dut, f"{name}__req__ready").value = int(self.rng.random() >= self.refuse)
             dut.unit__take__ready.value = int(self.rng.random() >= self.refuse)
+            dut.unit__missing.value = 1 << isa.Unit.MXU
             await ReadOnly()
             responses = {}
             for name in ports:
