@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import importlib
 import sys
+import textwrap
 
 from sluice.errors import UsageError
 
@@ -31,6 +32,7 @@ def add_commands(commands) -> None:
 
 
 def _config(args: argparse.Namespace) -> int:
+    from sluice.presets import NOTES, gigabytes_per_second, peak_tops
     from sluice.runtime import load_config
     from sluice_hw.config import PRESETS
     from sluice_hw.csr import config_hash
@@ -41,11 +43,12 @@ def _config(args: argparse.Namespace) -> int:
         if args.json:
             common.emit_json({name: dataclasses.asdict(c) for name, c in PRESETS.items()})
             return 0
-        print(f"{'name':<10}{'array':>9}{'clock':>10}{'VMEM':>11}{'acc.':>10}{'HBM':>11}{'bytes/cycle':>13}{'slice':>8}")
+        print(f"{'name':<10}{'array':>9}{'clock':>10}{'TOPS':>8}{'VMEM':>11}{'acc.':>10}{'HBM':>11}{'bytes/cycle':>13}"
+              f"{'slice':>8}  for")  # fmt: skip
         for c in PRESETS.values():
-            print(f"{c.name:<10}{f'{c.rows}x{c.cols}':>9}{c.clock_mhz:>6} MHz{_size(c.vmem_bytes):>11}"
-                  f"{_size(c.acc_bytes):>10}{_size(c.hbm_bytes):>11}{c.hbm_bytes_per_cycle:>13}"
-                  f"{c.slice_bytes:>8}")  # fmt: skip
+            print(f"{c.name:<10}{f'{c.rows}x{c.cols}':>9}{c.clock_mhz:>6} MHz{peak_tops(c):>8.2f}"
+                  f"{_size(c.vmem_bytes):>11}{_size(c.acc_bytes):>10}{_size(c.hbm_bytes):>11}"
+                  f"{c.hbm_bytes_per_cycle:>13}{c.slice_bytes:>8}  {NOTES[c.name].purpose}")  # fmt: skip
         return 0
     if not args.name:
         raise UsageError("config show needs a preset or a file")
@@ -55,7 +58,13 @@ def _config(args: argparse.Namespace) -> int:
         return 0
     for name, value in dataclasses.asdict(config).items():
         print(f"{name:<20} {value}")
+    print(f"{'hbm_beat_bytes':<20} {config.hbm_beat_bytes}")
     print(f"{'config_hash':<20} {config_hash(config):#010x}")
+    print(f"{'peak':<20} {peak_tops(config):.2f} TOPS, HBM {gigabytes_per_second(config):.1f} GB/s")
+    if PRESETS.get(config.name) == config:
+        note = NOTES[config.name]
+        for name, text in (("for", note.purpose), ("follows", note.follows), ("differs", note.differs)):
+            print(textwrap.fill(text, 100, initial_indent=f"{name:<21}", subsequent_indent=" " * 21))
     return 0
 
 
@@ -65,8 +74,9 @@ def _memory(args: argparse.Namespace) -> int:
     c = load_config(args.config)
     if args.batch < 1:
         raise UsageError(f"--batch must be at least 1, not {args.batch}")
+    beats = "" if c.hbm_beat_bytes == c.hbm_bytes_per_cycle else f" in beats of {c.hbm_beat_bytes}"
     print(f"HBM           {c.hbm_slices} slices of {c.slice_bytes} bytes = {_size(c.hbm_bytes)}, "
-          f"{c.hbm_bytes_per_cycle} bytes a cycle")  # fmt: skip
+          f"{c.hbm_bytes_per_cycle} bytes a cycle{beats}")  # fmt: skip
     print(f"VMEM          {_size(c.vmem_bytes)}: {c.vmem_regions} regions of {_size(c.vmem_region_bytes)}, "
           f"{c.vmem_interleave} banks each, words of {c.word_bytes} bytes")  # fmt: skip
     print(f"accumulators  {c.acc_rows} rows of {c.cols} int32 = {_size(c.acc_bytes)}, two regions")

@@ -198,13 +198,18 @@ def test_config(sluice):
     assert status == 0 and [line.split()[0] for line in text.splitlines()[1:]] == list(PRESETS)
     listed = one_json(sluice("config", "list", "--json")[1])
     assert listed["v1"]["rows"] == 256
+    assert "TPU v1 with its own memory" in text
     assert "feed_ports           4" in sluice("config", "show", "tiny")[1]
+    shown = sluice("config", "show", "v1-ddr3")[1]
+    assert "hbm_beat_bytes       64" in shown and "91.75 TOPS, HBM 33.6 GB/s" in shown and "Jouppi" in shown
     assert one_json(sluice("config", "show", "small", "--json")[1])["cols"] == 16
 
 
 def test_memory(sluice):
     status, text, _ = sluice("memory", "--config", "v1")
     assert status == 0 and "VMEM          24 MiB: 8 regions of 3 MiB" in text
+    assert "256 bytes a cycle\n" in text
+    assert "48 bytes a cycle in beats of 64\n" in sluice("memory", "--config", "v1-ddr3")[1]
 
 
 def test_it_is_a_command():
