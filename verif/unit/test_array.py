@@ -2,7 +2,9 @@
 
 import pytest
 
+from sluice.build import lint
 from sluice_hw.array import SystolicArray
+from sluice_hw.emit import WAIVERS
 from sluice_hw.emit.verilog import to_verilog
 from verif.harness import run_bench
 from verif.unit.emit.both import Both
@@ -34,6 +36,15 @@ def test_structural_text_holds_one_module_per_kind_of_cell():
 def test_same_bytes_every_time(emission):
     one, two = (to_verilog(SystolicArray(rows=3, cols=2, emission=emission), name="top") for _ in range(2))
     assert one == two
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("size", [512, 1024])
+def test_far_larger_than_any_chip(size):
+    """The loop form's text hardly grows with the array, and Verilator's whole lint takes it."""
+    text = to_verilog(SystolicArray(rows=size, cols=size, emission="loop"), name="top")
+    assert len(text) < 200_000
+    lint(text, "top", WAIVERS)
 
 
 def test_bad_parameters():
