@@ -8,7 +8,7 @@ __all__ = ["TorusConfig"]
 
 _RANGES = {
     "rows": (1, 16), "cols": (1, 16), "data_bits": (16, 1024), "orders": (1, 2), "vc_depth": (1, 64),
-    "stamp_bits": (4, 16),
+    "stamp_bits": (4, 16), "patience_bits": (1, 16),
 }  # fmt: skip
 
 
@@ -36,10 +36,12 @@ class TorusConfig:
     data_bits: int = 128
     #: 2: packets may go x first (XY) or y first (YX), in separate virtual channels; 1: XY only, half as many channels.
     orders: int = 2
-    #: Flits that a router keeps for each virtual channel of each link.
+    #: Flits that a router keeps for each virtual channel of each link, a power of two.
     vc_depth: int = 4
-    #: Bits of the time stamp by which the oldest packet is chosen.
-    stamp_bits: int = 10
+    #: Bits of the stamp by which the packet whose turn it is is chosen, see :mod:`.fair`.
+    stamp_bits: int = 12
+    #: A packet that was passed over for ``2 ** patience_bits`` cycles goes first, whatever its stamp.
+    patience_bits: int = 8
 
     def __post_init__(self) -> None:
         for name, (low, high) in _RANGES.items():
@@ -48,6 +50,8 @@ class TorusConfig:
                 raise TypeError(f"torus {name} must be an integer, not {value!r}")
             if not low <= value <= high:
                 raise ValueError(f"torus {name} must be {low} to {high}, not {value}")
+        if self.vc_depth & (self.vc_depth - 1):
+            raise ValueError(f"torus vc_depth must be a power of two, not {self.vc_depth}")
         if self.data_bits < self.header_bits:
             raise ValueError(f"torus data_bits must hold the header, {self.header_bits} bits, not {self.data_bits}")
 

@@ -1,0 +1,1 @@
+"""Models that the benches compare the hardware with, and drivers."""
