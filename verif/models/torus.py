@@ -53,7 +53,7 @@ def build(config: TorusConfig, *, top: bool = False, latency: int = 1, opt: str 
         assert changed != text, "the fault changes nothing"
         text = changed
     constants = {
-        "ROWS": config.rows, "COLS": config.cols, "VC_BITS": config.vc_bits, "DATA_BITS": config.data_bits,
+        "VC_BITS": config.vc_bits, "DATA_BITS": config.data_bits,
         "HEADER_BITS": config.header_bits, "X_BITS": config.x_bits, "Y_BITS": config.y_bits, "ORDERS": config.orders,
     }  # fmt: skip
     head = "".join(f"#define {key} {value}\n" for key, value in constants.items()) + ("#define TORUS_TOP\n" * top)
@@ -69,8 +69,10 @@ class Torus:
 
     Parameters
     ----------
+    config
+        Its ``rows`` and ``cols`` are those of the run. One torus at a time.
     library
-        From :func:`build`, with the same config.
+        From :func:`build`, with a config that differs in ``rows`` and ``cols`` alone, with as many bits of coordinates.
     plan
         Routes that the sources use at first.
     """
@@ -80,7 +82,7 @@ class Torus:
         lib = self._lib = ctypes.CDLL(str(library))
         lib.torus_new.restype = ctypes.c_void_p
         lib.torus_wrong.restype = ctypes.c_char_p
-        lib.torus_new.argtypes = [ctypes.c_uint64, ctypes.c_void_p]
+        lib.torus_new.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_uint64, ctypes.c_void_p]
         lib.torus_run.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int, ctypes.c_int, ctypes.c_uint64]
         lib.torus_traffic.argtypes = [ctypes.c_void_p, ctypes.c_double, *[ctypes.c_int] * 8]
         lib.torus_kill.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
@@ -89,7 +91,7 @@ class Torus:
             getattr(lib, name).argtypes = [ctypes.c_void_p]
         for name in ("torus_counts", "torus_arrived", "torus_routes"):
             getattr(lib, name).argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-        self._handle = lib.torus_new(seed, self._table(plan or RoutePlan(config)))
+        self._handle = lib.torus_new(config.rows, config.cols, seed, self._table(plan or RoutePlan(config)))
 
     def __enter__(self) -> Torus:
         return self

@@ -1,4 +1,4 @@
-// Traffic for a Verilated torus, and the account of every packet. Python sets the constants (ROWS, COLS, VCS, ...) as
+// Traffic for a Verilated torus, and the account of every packet. Python sets the constants (DATA_BITS, ...) as
 // macros in front of this text and calls the functions at the end through ctypes.
 //
 // The model is either one router, of which the driver makes one per node and does the wiring (all of a router's inputs go
@@ -7,6 +7,7 @@
 // Sources have queues without end. Every packet carries a number of its flow (source, destination, message, order), so
 // that a flit that is lost, doubled, changed or out of its place is seen where it arrives.
 
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -22,7 +23,8 @@ double sc_time_stamp() { return 0; }
 
 namespace {
 
-constexpr int N = ROWS * COLS, LANES = 8, FLOWS = N * N * 4;
+constexpr int LANES = 8;
+int ROWS, COLS, N;  // of the run; one router serves every torus up to its config's
 constexpr int TAG_AT = HEADER_BITS;  // 16 bits number, 8 bits length
 
 struct Rng {  // xorshift64*
@@ -96,7 +98,7 @@ struct Pins {
 struct Fabric {
     std::vector<std::unique_ptr<Vtop>> routers;
     std::vector<Pins> pins{size_t(N)};
-    int peer[N][4];
+    std::vector<std::array<int, 4>> peer{size_t(N)};
     explicit Fabric(VerilatedContext* context) {
         for (int n = 0; n < N; n++) {
             routers.emplace_back(new Vtop{context, "router"});
@@ -105,6 +107,8 @@ struct Fabric {
             int x = n % COLS, y = n / COLS;
             r.x = x;
             r.y = y;
+            r.last_x = COLS - 1;
+            r.last_y = ROWS - 1;
             peer[n][0] = y * COLS + (x + 1) % COLS;
             peer[n][1] = y * COLS + (x + COLS - 1) % COLS;
             peer[n][2] = (y + 1) % ROWS * COLS + x;
@@ -167,8 +171,8 @@ struct Torus {
     Rng rng;
     uint64_t now = 0, last_move = 0;
     std::vector<uint8_t> route;        // [order][src][dst]: header bits, 255: none
-    std::vector<std::deque<Packet>> flows{size_t(FLOWS)};
-    std::vector<uint16_t> numbers = std::vector<uint16_t>(FLOWS, 0);
+    std::vector<std::deque<Packet>> flows{size_t(N * N * 4)};
+    std::vector<uint16_t> numbers = std::vector<uint16_t>(N * N * 4, 0);
     std::vector<std::deque<Job>> queues{size_t(N * LANES)};
     std::vector<int> sent = std::vector<int>(N * LANES, 0);
     std::vector<Assembly> assembly{size_t(N * LANES)};
@@ -296,7 +300,8 @@ static int destination(Torus* t, int src) {
     }
 }
 
-Torus* torus_new(uint64_t seed, const uint8_t* route) {
+Torus* torus_new(int rows, int cols, uint64_t seed, const uint8_t* route) {
+    ROWS = rows, COLS = cols, N = rows * cols;
     auto* t = new Torus(seed);
     t->context->randReset(2);
     t->context->randSeed(int(seed & 0x7fffffff) | 1);

@@ -65,8 +65,8 @@ class EarliestArbiter(wiring.Component):
     """Picks the earliest of the candidates; equal stamps: the lowest index.
 
     Nobody waits for ever: the arbiter watches one candidate at a time that wants something, and when it was passed over
-    for ``2 ** patience_bits`` cycles, counted also while it lacks a credit, it goes before any other in the first cycle in
-    which it can. Candidates that wait for the same channel must be able to go in the same cycles, so that no other
+    for ``2 ** patience_bits`` cycles, counted also while it lacks a credit, it goes before any other in the first cycle
+    in which it can. Candidates that wait for the same channel must be able to go in the same cycles, so that no other
     takes away what the favoured one waits for.
 
     Members

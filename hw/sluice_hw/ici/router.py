@@ -11,8 +11,9 @@ Every queue is an input of the crossbar by itself, so that there is one decision
 match: each output takes the earliest flit (:mod:`.fair`) of those that want it and have a credit. A flit that comes in
 at one edge leaves at the next if nothing is before it: one cycle per hop with the link's register.
 
-A lane belongs to a link. Packets into the network are put on the lane of the link they leave by (:meth:`.routing.RoutePlan.path`);
-packets to the node itself on any. Packets that arrive come out on the lane of the link they came by.
+A lane belongs to a link. Packets into the network are put on the lane of the link they leave by
+(:meth:`.routing.RoutePlan.path`); packets to the node itself on any. Packets that arrive come out on the lane of the
+link they came by.
 """
 
 from __future__ import annotations
@@ -70,13 +71,15 @@ class Router(wiring.Component):
 
     Members
     -------
-    x, y : In
-        Place of the node; constant.
+    x, y, last_x, last_y : In
+        Place of the node, and that of the last node in each dimension; constant. The torus may be smaller than the
+        config's.
     link_in : In(FlitPort), array of 4
         From the neighbours, by :class:`~.interface.Port`.
     link_out : Out(FlitPort), array of 4
     inject : In(stream of flits), array of 4 x 2
-        Lanes into the network by port and message. The header must be complete but for the stamp; ``vc`` gives the order.
+        Lanes into the network by port and message. The header must be complete but for the stamp; ``vc`` gives the
+        order.
         ``ready`` does not depend on ``valid``.
     eject : Out(stream of flits), array of 4 x 2
         Lanes out. Whoever reads must always take responses in the end, whatever becomes of requests.
@@ -98,6 +101,8 @@ class Router(wiring.Component):
         super().__init__({
             "x": In(config.x_bits),
             "y": In(config.y_bits),
+            "last_x": In(config.x_bits),
+            "last_y": In(config.y_bits),
             "link_in": In(FlitPort(config)).array(ports),
             "link_out": Out(FlitPort(config)).array(ports),
             "inject": In(lane).array(ports, messages),
@@ -112,13 +117,14 @@ class Router(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         config = self.config
+        # Everything from outside goes into a register first: no path leads through a router in one cycle.
+        self._place = [Signal.like(self.x, name="place_x"), Signal.like(self.y, name="place_y")]
         edges = {}
-        for name, here, size in (("x", self.x, config.cols), ("y", self.y, config.rows)):
+        for name, here, pin, end in zip("xy", self._place, (self.x, self.y), (self.last_x, self.last_y), strict=True):
             first, last = Signal(name=f"{name}_first"), Signal(name=f"{name}_last")
-            m.d.comb += [first.eq(here == 0), last.eq(here == size - 1)]
+            m.d.sync += [here.eq(pin), first.eq(pin == 0), last.eq(pin == end)]
             edges[name] = first, last
 
-        # From registers, like all other inputs: no path leads through a router from input to output in one cycle.
         self._dead = [Signal(name=f"dead{p}") for p in Port]
         self._ended = [Signal(name=f"ended{p}") for p in Port]
         for port in Port:
@@ -186,9 +192,9 @@ class Router(wiring.Component):
             valid=queue.o.valid, flit=flit, pop=pop, opened=opened,
         )  # fmt: skip
 
-    def _track(self, m: Module, name: str, stamp: Value, edges: dict, *, lane: Port, came: Port | None, message: Message,
-               order: Value | int, late: int, ways: tuple[int, ...], valid: Value, flit: View, pop: Signal,
-               opened: Signal) -> _Input:  # fmt: skip
+    def _track(self, m: Module, name: str, stamp: Value, edges: dict, *, lane: Port, came: Port | None,
+               message: Message, order: Value | int, late: int, ways: tuple[int, ...], valid: Value, flit: View,
+               pop: Signal, opened: Signal) -> _Input:  # fmt: skip
         """Route of the packet at the head of a queue, kept from its first flit to its last."""
         config = self.config
         header = View(header_layout(config), flit.data[: config.header_bits])
@@ -197,13 +203,14 @@ class Router(wiring.Component):
             return Signal(shape, name=f"{name}_{what}")
 
         go = [signal("go_x"), signal("go_y")]
-        for bit, value in zip(go, turn(order, header.dst_x != self.x, header.dst_y != self.y), strict=True):
+        off = [header.dst_x != self._place[0], header.dst_y != self._place[1]]
+        for bit, value in zip(go, turn(order, *off), strict=True):
             m.d.comb += bit.eq(value)
         first_to, first_late, first_error = signal("first_to", _LOCAL + 1), signal("first_late"), signal("first_error")
         lates = []
         for dim, (here, there, down, start) in enumerate((
-            (self.x, header.dst_x, header.x_down, header.x_late),
-            (self.y, header.dst_y, header.y_down, header.y_late),
+            (self._place[0], header.dst_x, header.x_down, header.x_late),
+            (self._place[1], header.dst_y, header.y_down, header.y_late),
         )):  # fmt: skip
             first, last = edges["xy"[dim]]
             ports = [port for port in ways if port // 2 == dim]
@@ -234,7 +241,8 @@ class Router(wiring.Component):
             to=signal("to", _LOCAL + 1), late=signal("late"), stamp=signal("stamp", unsigned(config.stamp_bits)),
             error=signal("error"),
         )  # fmt: skip
-        for now, first in ((entry.to, first_to), (entry.late, first_late), (entry.stamp, stamp), (entry.error, first_error)):
+        firsts = (first_to, first_late, stamp, first_error)
+        for now, first in zip((entry.to, entry.late, entry.stamp, entry.error), firsts, strict=True):
             kept = Signal.like(now, name=f"{now.name}_kept", reset_less=True)
             m.d.comb += now.eq(Mux(opened, kept, first))
             with m.If(~opened):
@@ -288,7 +296,8 @@ class Router(wiring.Component):
             m.d.comb += [
                 flit.eq(Array(Value.cast(inputs[i].flit) for i in ours)[arbiter.index]),
                 channel.eq(Array(channels)[arbiter.index]), taken.eq(arbiter.any << channel),
-                out.valid.eq(arbiter.any), out.flit.eq(flit), out.flit.vc.eq(channel), self.passed[port].eq(arbiter.any),
+                out.valid.eq(arbiter.any), out.flit.eq(flit), out.flit.vc.eq(channel),
+                self.passed[port].eq(arbiter.any),
             ]  # fmt: skip
             with m.If(arbiter.any):
                 m.d.sync += busy.eq(Mux(flit.tail, busy & ~taken, busy | taken))

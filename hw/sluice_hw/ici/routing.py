@@ -6,9 +6,9 @@ dimension comes first. :func:`turn` and :func:`next_late` are what a router does
 (:mod:`.router`), step a packet in Python (:func:`step`) and step arrays of packets in the check for deadlocks
 (:mod:`.deadlock`).
 
-:class:`RoutePlan` chooses the header bits at the source: shortest ways, ties split evenly, around dead links and nodes. As routers
-keep no tables, a new plan takes effect packet by packet, and since every header whatsoever is free of deadlocks, old
-and new plans may be under way together.
+:class:`RoutePlan` chooses the header bits at the source: shortest ways, ties split evenly, around dead links and nodes.
+As routers keep no tables, a new plan takes effect packet by packet, and since every header whatsoever is free of
+deadlocks, old and new plans may be under way together.
 """
 
 from __future__ import annotations
@@ -150,7 +150,8 @@ class RoutePlan:
                 raise ValueError(f"node must be 0 to {config.nodes - 1} in this torus, not {node}")
         dead = set(links) | {(node, port) for node in nodes for port in Port}
         dead |= {(neighbour(config, node, port), port.opposite) for node, port in dead}
-        for name, value in (("config", config), ("dead_links", links), ("dead_nodes", nodes), ("_dead", frozenset(dead))):
+        values = {"config": config, "dead_links": links, "dead_nodes": nodes, "_dead": frozenset(dead)}
+        for name, value in values.items():
             object.__setattr__(self, name, value)
 
     def path(self, src: int, dst: int, choice: Choice) -> list[Hop]:

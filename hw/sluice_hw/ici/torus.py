@@ -17,8 +17,8 @@ from .routing import neighbour
 __all__ = ["torus_verilog"]
 
 _WIRE = """\
-// A link of LATENCY cycles that loses nothing: registers for flits one way and credits the other. The first cycle is the
-// register of the router's input buffer. A dead link drops what it holds.
+// A link of LATENCY cycles that loses nothing: registers for flits one way and credits the other. The first cycle is
+// the register of the router's input buffer. What is under way when the link dies still arrives; then o_ended rises.
 module sluice_wire #(
   parameter FLIT_BITS = 8,
   parameter VCS = 8,
@@ -32,29 +32,35 @@ module sluice_wire #(
   output [VCS-1:0] i_credit,
   output o_valid,
   output [FLIT_BITS-1:0] o_flit,
+  output o_ended,
   input [VCS-1:0] o_credit
 );
   generate
     if (LATENCY == 1) begin : direct
-      assign o_valid = i_valid & ~dead;
+      assign o_valid = i_valid;
       assign o_flit = i_flit;
+      assign o_ended = dead;
       assign i_credit = o_credit;
     end else begin : stages
-      reg [LATENCY-2:0] valid;
+      reg [LATENCY-2:0] valid, ended;
       reg [FLIT_BITS-1:0] flit [0:LATENCY-2];
       reg [VCS-1:0] credit [0:LATENCY-2];
       integer k;
       always @(posedge clk) begin
-        valid <= rst | dead ? 0 : (LATENCY == 2 ? i_valid : {valid, i_valid});
+        valid[0] <= ~rst & i_valid;
+        ended[0] <= ~rst & dead;
         flit[0] <= i_flit;
-        credit[0] <= rst ? 0 : o_credit;
+        credit[0] <= rst ? {VCS{1'b0}} : o_credit;
         for (k = 1; k < LATENCY - 1; k = k + 1) begin
+          valid[k] <= ~rst & valid[k-1];
+          ended[k] <= ~rst & ended[k-1];
           flit[k] <= flit[k-1];
-          credit[k] <= rst ? 0 : credit[k-1];
+          credit[k] <= rst ? {VCS{1'b0}} : credit[k-1];
         end
       end
-      assign o_valid = valid[LATENCY-2] & ~dead;
+      assign o_valid = valid[LATENCY-2];
       assign o_flit = flit[LATENCY-2];
+      assign o_ended = ended[LATENCY-2];
       assign i_credit = credit[LATENCY-2];
     end
   endgenerate
@@ -101,15 +107,16 @@ def torus_verilog(config: TorusConfig, *, latency: int = 1, name: str = "sluice_
     for node in range(nodes):
         for port in Port:
             at = f"{node}_{port}"
-            lines.append(f"  wire sv{at}, rv{at}; wire {flit} sf{at}, rf{at}; wire {vcs} sc{at}, rc{at};")
+            lines.append(f"  wire sv{at}, rv{at}, re{at}; wire {flit} sf{at}, rf{at}; wire {vcs} sc{at}, rc{at};")
             lines.append(
                 f"  sluice_wire #(.FLIT_BITS({config.flit_bits}), .VCS({config.vcs}), .LATENCY({latency})) w{at} "
-                f"(.clk(clk), .rst(rst), .dead(dead[{node}][{port}]), .i_valid(sv{at}), .i_flit(sf{at}), .i_credit(sc{at}), "
-                f".o_valid(rv{at}), .o_flit(rf{at}), .o_credit(rc{at}));"
+                f"(.clk(clk), .rst(rst), .dead(dead[{node}][{port}]), .i_valid(sv{at}), .i_flit(sf{at}), "
+                f".i_credit(sc{at}), .o_valid(rv{at}), .o_flit(rf{at}), .o_ended(re{at}), .o_credit(rc{at}));"
             )
     for node in range(nodes):
         pins = [("clk", "clk"), ("rst", "rst"), ("x", f"{config.x_bits}'d{node % config.cols}"),
-                ("y", f"{config.y_bits}'d{node // config.cols}"), ("passed", f"passed[{node}]")]  # fmt: skip
+                ("y", f"{config.y_bits}'d{node // config.cols}"), ("last_x", f"{config.x_bits}'d{config.cols - 1}"),
+                ("last_y", f"{config.y_bits}'d{config.rows - 1}"), ("passed", f"passed[{node}]")]  # fmt: skip
         for port in Port:
             out, back = f"{node}_{port}", f"{neighbour(config, node, port)}_{port.opposite}"
             pins += [
@@ -117,7 +124,7 @@ def torus_verilog(config: TorusConfig, *, latency: int = 1, name: str = "sluice_
                 (f"link_out__{port}__credit", f"sc{out}"), (f"link_out__{port}__dead", f"dead[{node}][{port}]"),
                 (f"link_out__{port}__ended", ""),
                 (f"link_in__{port}__valid", f"rv{back}"), (f"link_in__{port}__flit", f"rf{back}"),
-                (f"link_in__{port}__credit", f"rc{back}"), (f"link_in__{port}__ended", f"dead[{node}][{port}]"),
+                (f"link_in__{port}__credit", f"rc{back}"), (f"link_in__{port}__ended", f"re{back}"),
                 (f"link_in__{port}__dead", ""),
             ]  # fmt: skip
             for message in Message:
