@@ -19,6 +19,7 @@ from verif.random_programs.illegal import break_case, illegal_words
 from verif.random_programs.legal import make_case
 from verif.random_programs.replay import run_seeds, text_of
 from verif.system.configs import RANDOM_CONFIGS
+from verif.unit.compiler.races import find_races
 
 
 @pytest.mark.parametrize("name", RANDOM_CONFIGS)
@@ -67,6 +68,29 @@ def test_what_programs_contain() -> None:
     wanted = [*isa.OPS, *values, "nested", "ring", "add_param", "from_param", "pad", "swap_first", "bias",
               "per_channel", "wide", "relu", "first", "last", "segments"]  # fmt: skip
     assert not [what for what in wanted if not seen[what]]
+
+
+def test_tokens_may_overtake() -> None:
+    """Weights may be in the array before the pass in front of them has left it: their token says nothing of it."""
+    text = """
+        addr r0 base=0
+        addr r1 base=512
+        dma_shape unit=ld row_bytes=256 rows=1
+        hbm_read_slice hbm=r0 vmem=r0 count=1 signal=mxu
+        feed_shape n0=24 s0=6 segments=1
+        feed_segment index=0 lo=0 hi=6
+        load_weights vmem=r0 pitch=5 k=6 n=5 wait=ld
+        pulse_array vmem=r0 acc=r0 swap signal=vpu
+        load_weights vmem=r0 pitch=5 k=6 n=5 {}
+        vector_shape n2=24 s2=1 d2=5
+        vector_mode source=acc lo=-128 hi=127 cols=5
+        vector src=r0 dst=r1 wait=mxu
+        halt
+    """
+    config = RANDOM_CONFIGS["odd"]
+    assert not find_races(assemble(text.format(""), config), config)
+    (race,) = find_races(assemble(text.format("signal=vpu"), config), config)
+    assert race.memory == "tokens MXU to VPU" and "LOAD_WEIGHTS" in race.second
 
 
 def test_a_planted_fault_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,0 +1,103 @@
+"""Random programs, legal and broken, on chips in this process; `python -m verif.random_programs` replays one."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from sluice.asm import Program
+from sluice_hw.isa import Error
+from verif.harness import report_dir
+from verif.random_programs.compare import Bench, open_bench
+from verif.random_programs.illegal import break_case, illegal_words
+from verif.random_programs.legal import make_case
+from verif.random_programs.replay import run_seeds
+from verif.system.configs import RANDOM_CONFIGS
+
+#: Programs of each chip in `make test`, 50 together.
+SHORT = {"tiny": 20, "wide": 15, "odd": 15}
+#: Programs of `make soak`, all chips together.
+LONG = int(os.environ.get("SLUICE_PROGRAMS", "2100"))
+#: Seeds that failed once, with what was wrong. They run with the short tests.
+REGRESSIONS: dict[str, tuple[str, int]] = {}
+
+
+@pytest.fixture(scope="module", params=RANDOM_CONFIGS)
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    """A chip for the tests of this file."""
+    out = open_bench(RANDOM_CONFIGS[request.param], "rtl")
+    with out.device:
+        yield out
+
+
+def check(bench: Bench, first: int, number: int) -> None:
+    failed = run_seeds(bench, range(first, first + number), report_dir("random_programs"))
+    assert not failed, "\n\n".join(failed)
+
+
+def test_random_programs(bench: Bench, seed: int) -> None:
+    check(bench, seed * 1000, SHORT[bench.config.name])
+
+
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_regressions(bench: Bench, name: str) -> None:
+    config, seed = REGRESSIONS[name]
+    if config == bench.config.name:
+        check(bench, seed, 1)
+
+
+@pytest.mark.soak
+def test_many_random_programs(bench: Bench, seed: int) -> None:
+    check(bench, 1_000_000 + seed * 10_000, -(-LONG // len(RANDOM_CONFIGS)))
+
+
+def sweep_words(bench: Bench, share: float, seed: int) -> None:
+    """Every illegal word stops the chip at its address with its code and field, and does nothing."""
+    rng, device = random.Random(seed), bench.device
+    cases = illegal_words(bench.config, rng)
+    good = make_case(bench.config, seed)
+    bench.run(good)
+    device.load_program(Program([case.word for case in cases]), verify=False)
+    for entry in sorted(rng.sample(range(len(cases)), round(share * len(cases)))):
+        case = cases[entry]
+        device.start(entry=entry)
+        assert device.transport.wait_interrupt(20_000), case.what
+        fault = device.last_error
+        got = (fault.code, fault.pc, fault.field, fault.info, fault.unit)
+        assert got == (case.code, entry, case.field, case.word & 0xFFFF_FFFF, "sequencer"), case.what
+        device.reset()
+    bench.check_memory(good)
+    bench.run(good)
+
+
+def sweep_programs(bench: Bench, number: int, seed: int) -> None:
+    """Programs broken in one place stop there, write nothing that is not theirs, and the chip runs them whole after."""
+    codes = set()
+    for one in range(number):
+        case = make_case(bench.config, seed + one)
+        broken = break_case(case, random.Random(seed + one))
+        if broken is not None:
+            codes.add(broken.fault.code)
+            bench.stop(case, broken)
+    assert {Error.ILLEGAL_OPCODE, Error.ILLEGAL_FIELD} <= codes and len(codes) > 3
+
+
+def test_illegal_words(bench: Bench, seed: int) -> None:
+    sweep_words(bench, 0.3, seed)
+
+
+def test_broken_programs(bench: Bench, seed: int) -> None:
+    sweep_programs(bench, 14, seed * 1000)
+
+
+@pytest.mark.soak
+def test_all_illegal_words(bench: Bench, seed: int) -> None:
+    sweep_words(bench, 1.0, seed)
+
+
+@pytest.mark.soak
+def test_many_broken_programs(bench: Bench, seed: int) -> None:
+    sweep_programs(bench, LONG // 6, 2_000_000 + seed * 10_000)
