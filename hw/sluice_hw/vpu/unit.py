@@ -211,7 +211,7 @@ class Vpu(Component):
             m.d.sync += acc_row.eq(self.acc.rsp_data)
         m.d.comb += lanes.col.acc.eq(acc_row)
         mode_fields = isa.word_layout(Op.VECTOR_MODE).members
-        for name in LANE_BROADCAST.keys() - {"valid", "first", "last"}:
+        for name in [n for n in LANE_BROADCAST if n not in ("valid", "first", "last")]:
             field = "bias" if name == "bias_en" else name
             value = (mode if field in mode_fields else rescale)[field]
             m.d.comb += getattr(lanes.all, name).eq(value & mode.wide if name == "relu" else value)
