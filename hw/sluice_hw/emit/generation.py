@@ -2,9 +2,9 @@
 
 Most of that time goes to single bits: every list of bits is checked for its type, and the search for combinational
 loops walks from every bit over every bit (a sum of n bits is n x n steps). Here lists of bits are taken as they are,
-and loops are sought among whole cells first, among bits only inside groups of cells that depend on each other in a
-circle. A loop is left to Amaranth to report. Elements of long arrays get no wires with names of their own, which would
-be most of all wires.
+and many at a time where that can be, and loops are sought among whole cells first, among bits only inside groups of
+cells that depend on each other in a circle. A loop is left to Amaranth to report. Elements of long arrays get no wires
+with names of their own, which would be most of all wires.
 
 This replaces functions inside Amaranth, whose version the project fixes; ``verif/unit/emit/test_generation.py``
 compares both ways.
@@ -17,7 +17,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from amaranth.hdl import _nir
+from amaranth.back import rtlil
+from amaranth.hdl import _ir, _nir
 
 __all__ = ["fast_generation"]
 
@@ -50,7 +51,8 @@ def _replace() -> Callable[[], None]:
     """Put the fast functions in; gives what puts the old ones back."""
     replaced = {
         (_nir.Value, "__new__"): _new_value, (_nir.Netlist, "resolve_value"): _resolve_value,
-        (_nir.Netlist, "check_comb_cycles"): _check_by_cells,
+        (_nir.Netlist, "check_comb_cycles"): _check_by_cells, (_ir, "_compute_net_flows"): _net_flows,
+        (rtlil.ModuleEmitter, "sigspec"): _sigspec,
     }
     before = {(owner, name): owner.__dict__[name] for owner, name in replaced}
     for (owner, name), function in replaced.items():
@@ -75,6 +77,80 @@ def _resolve_value(netlist: _nir.Netlist, value: _nir.Value) -> _nir.Value:
     # Every connection names a final driver already, see _check_by_cells.
     connections = netlist.connections
     return tuple.__new__(_nir.Value, [connections[net] if net < 0 else net for net in value])
+
+
+def _net_flows(netlist: _nir.Netlist) -> None:
+    """Which nets enter and leave which modules, as Amaranth finds it, with the uses of a module gathered first."""
+    internal, inward, outward = _nir.ModuleNetFlow.Internal, _nir.ModuleNetFlow.Input, _nir.ModuleNetFlow.Output
+    modules = netlist.modules
+    flows = [module.net_flow for module in modules]
+    parents = [module.parent for module in modules]
+    depths = [len(module.name) for module in modules]
+    uses: list[set[_nir.Net]] = [set() for _ in modules]
+    # The module that holds a net and all its uses so far.
+    holders: dict[_nir.Net, int] = {}
+    for index, cell in enumerate(netlist.cells):
+        uses[cell.module_idx].update(cell.input_nets())
+        outputs = cell.output_nets(index)
+        holders.update(dict.fromkeys(outputs, cell.module_idx))
+        flows[cell.module_idx].update(dict.fromkeys(outputs, internal))
+    for module, used in zip(modules, uses, strict=True):
+        for signal in module.signal_names:
+            used.update(netlist.signals[signal])
+
+    for module_index, used in enumerate(uses):
+        for net in used - flows[module_index].keys():
+            if net < 2:
+                continue
+            user, holder = module_index, holders[net]
+            while depths[holder] > depths[user]:
+                flows[holder][net] = outward
+                holder = parents[holder]
+            known = False
+            while depths[holder] < depths[user] and not known:
+                known = net in flows[user]
+                if not known:
+                    flows[user][net] = inward
+                    user = parents[user]
+            if known:
+                continue
+            while holder != user:
+                flows[holder][net] = outward
+                holder = parents[holder]
+                flows[user][net] = inward
+                user = parents[user]
+            flows[holder][net] = internal
+            holders[net] = holder
+
+
+def _sigspec(emitter: rtlil.ModuleEmitter, *parts: _nir.Net | Iterable[_nir.Net]) -> str:
+    """Bits as RTLIL writes them: runs of constants, and runs of neighbours in one wire."""
+    bits: list[_nir.Net] = []
+    for part in parts:
+        if isinstance(part, _nir.Net):
+            bits.append(part)
+        else:
+            bits.extend(part)
+    nets = emitter.nets
+    chunks = []
+    begin, count = 0, len(bits)
+    while begin < count:
+        end = begin + 1
+        if bits[begin] < 2:
+            while end < count and bits[end] < 2:
+                end += 1
+            chunks.append(f"{end - begin}'{''.join('1' if bit else '0' for bit in reversed(bits[begin:end]))}")
+        else:
+            wire, low = nets[bits[begin]]
+            high = low
+            while end < count and bits[end] >= 2:
+                other, place = nets[bits[end]]
+                if other is not wire or place != high + 1:
+                    break
+                high, end = place, end + 1
+            chunks.append(f"{wire.name} [{low}]" if low == high else f"{wire.name} [{high}:{low}]")
+        begin = end
+    return chunks[0] if len(chunks) == 1 else "{ " + " ".join(reversed(chunks)) + " }"
 
 
 def _check_by_cells(netlist: _nir.Netlist) -> None:
