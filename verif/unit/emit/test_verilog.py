@@ -1,7 +1,9 @@
 """Verilog text of a design with the modules that came as Verilog."""
 
+import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 from amaranth import Instance, Module
@@ -56,6 +58,18 @@ def test_text_says_nothing_of_where_and_when():
     assert "src" not in text and ".py" not in text and "Generated" not in text
     assert text.startswith("module pe(") and text == to_verilog(PE(rows=4), name="pe")
     assert "input left__valid;" in text and "output [17:0] down__psum;" in text
+
+
+def test_same_bytes_in_every_process():
+    """Nothing goes by the order of a set, which differs from process to process; cached models go by the text."""
+    code = ("import sys; from sluice_hw.array import SystolicArray; from sluice_hw.config import preset;"
+            "from sluice_hw.emit.verilog import to_verilog; from sluice_hw.vpu import Vpu;"
+            "sys.stdout.write(to_verilog(Vpu(preset('tiny'), emission='loop'), name='vpu'));"
+            "sys.stdout.write(to_verilog(SystolicArray(rows=3, cols=2, emission='loop'), name='array'))")
+    path = os.pathsep.join(filter(None, sys.path))
+    texts = [subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True,
+                            env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": seed}).stdout for seed in "12"]
+    assert texts[0] == texts[1] and "module vpu(" in texts[0]
 
 
 def test_two_texts_of_one_name():
