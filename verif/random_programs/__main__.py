@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from pathlib import Path
 
 from sluice.build import sim_build_dir
 from verif.system.configs import RANDOM_CONFIGS
 
 from .compare import open_bench
 from .legal import make_case
-from .replay import run_seeds, text_of
+from .replay import from_text, run_seeds, text_of
 
 
 def main() -> int:
@@ -21,6 +22,7 @@ def main() -> int:
     parser.add_argument("--config", choices=RANDOM_CONFIGS, default="tiny", help="the chip")
     parser.add_argument("--seed", type=int, nargs="+", default=[1], help="seeds, run one after the other on one chip")
     parser.add_argument("--count", type=int, default=1, help="how many seeds from the last one on")
+    parser.add_argument("--program", type=Path, help="a file that a failure has left, instead of seeds")
     parser.add_argument("--backend", default="rtl", help="how the chip is simulated (default: rtl)")
     parser.add_argument("--shrink", action="store_true", help="make a failing program small")
     parser.add_argument("--tries", type=int, default=2000, help="smaller programs to try (default: 2000)")
@@ -31,6 +33,14 @@ def main() -> int:
     if args.show:
         for seed in seeds:
             print(text_of(make_case(config, seed)), end="")
+        return 0
+    if args.program is not None:
+        text = args.program.read_text()
+        name = next((line.split()[1] for line in text.splitlines() if line.startswith(".config ")), args.config)
+        bench = open_bench(RANDOM_CONFIGS[name], args.backend)
+        with bench.device:
+            bench.run(from_text(text, bench.config))
+        print(f"{args.program} is as on golden")
         return 0
     bench = open_bench(config, args.backend)
     began = time.monotonic()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 
 from sluice.errors import ChipError, DeviceError, DeviceTimeout, UsageError
 from sluice.runtime import Device
 from sluice_hw.config import ChipConfig
-from sluice_hw.isa import Error, Unit
+from sluice_hw.isa import Error, Op, Unit
+from verif.unit.compiler.races import trace
 
 from .illegal import Broken
 from .legal import Case
@@ -184,25 +186,26 @@ class Bench:
 
 
 def place_of(case: Case, address: int) -> str:
-    """A byte of HBM in words: what of the program's it is, dumps by where they come from."""
-    size, arena = case.config.slice_bytes, case.draft.arena
+    """A byte of HBM in words: which store wrote it last, from where, or which area it is in."""
+    size, arena, draft = case.config.slice_bytes, case.draft.arena, case.draft
     where = f"slice {address // size} byte {address % size}"
-    at = arena.dump.start
-    for name, start, length in [
-        *(("VMEM", w.start, w.size) for w in arena.data),
-        *(("accumulators from row", w.start, 4 * case.config.cols * w.size) for w in arena.acc),
-    ]:
-        offset = address - at * size
-        if 0 <= offset < length:
-            place = f"VMEM {start + offset:#x}" if name == "VMEM" else (
-                f"accumulator row {start + offset // (4 * case.config.cols)} "
-                f"column {offset // 4 % case.config.cols}")  # fmt: skip
-            return f"{where} = {place} at the end"
-        at += -(-length // size)
+    shape: Mapping[str, int] = {}
+    written = ""
+    for unit, uop in trace(case.lowered.program, case.config, draft.params, draft.entry):
+        if uop.op is Op.DMA_SHAPE and unit is Unit.ST:
+            shape = uop.fields
+        elif uop.op is Op.HBM_WRITE_SLICE:
+            offset = address - uop.address["hbm"] * size
+            row, column = divmod(offset, shape["row_bytes"])
+            if 0 <= offset < uop.fields["count"] * size:
+                source = f"VMEM {(uop.address['vmem'] + row * shape['pitch'] + column) % (1 << 32):#x}"
+                written = f", from {source if row < shape['rows'] else 'the padding'} by the store at word {uop.pc}"
+    if written:
+        return where + written
     for name in ("raw", "clean", "scratch", "dump"):
         area = getattr(arena, name)
         if area.start <= address // size < area.end:
-            return f"{where} ({name})"
+            return f"{where} ({name}, never written)"
     return f"{where}, outside of the program's"
 
 

@@ -19,7 +19,7 @@ from .lower import Lowered, lower
 from .tokens import add_tokens
 from .tree import Block, Link, Loop
 
-__all__ = ["Case", "build", "make_case"]
+__all__ = ["Case", "build", "judge", "make_case"]
 
 #: Words that a program may execute.
 MAX_STEPS = 20_000
@@ -74,7 +74,7 @@ def build(made: Draft) -> Case | None:
             continue
         if not simple:
             lowered = _drop(made, lowered, links, rng)
-        case = _golden(made, lowered)
+        case = judge(made, lowered)
         if case is not None:
             return case
     made.block = plain
@@ -99,8 +99,9 @@ def _races(made: Draft, lowered: Lowered) -> bool:
 
 
 def _drop(made: Draft, lowered: Lowered, links: list[Link], rng: random.Random) -> Lowered:
-    """Leave out tokens that are not needed, some of them, for the sake of units that run far apart."""
-    for link in rng.sample(links, min(len(links), 2)):
+    """Leave out tokens that are not needed, for the sake of units that run far apart: of some programs all of them, of
+    the others a few, because finding out takes time."""
+    for link in rng.sample(links, len(links) if rng.random() < 0.15 else min(len(links), 2)):
         link.dropped = True
         tried = _lower(made)
         if tried is None or _races(made, tried):
@@ -124,7 +125,8 @@ def _overflows(made: Draft, lowered: Lowered) -> bool:
     return False
 
 
-def _golden(made: Draft, lowered: Lowered) -> Case | None:
+def judge(made: Draft, lowered: Lowered) -> Case | None:
+    """The case of words as they stand; None when golden or the token counters refuse them."""
     if _overflows(made, lowered):
         return None
     machine = GoldenMachine(made.config)

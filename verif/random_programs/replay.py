@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from sluice.asm import disassemble
+from sluice.asm import assemble, disassemble
+from sluice_hw.config import ChipConfig
 
+from .arena import Arena, Window
 from .compare import Bench, Mismatch
-from .legal import Case, make_case
+from .generate import Draft
+from .legal import Case, judge, make_case
+from .lower import Lowered
 from .shrink import shrink
 
-__all__ = ["command", "explain", "run_seeds"]
+__all__ = ["command", "explain", "from_text", "run_seeds", "text_of"]
+
+_AREAS = ("raw", "clean", "scratch", "dump")
+_FACTS = "case: "
 
 
 def command(case: Case, *more: str) -> str:
@@ -21,14 +29,34 @@ def command(case: Case, *more: str) -> str:
 
 
 def text_of(case: Case, head: Iterable[str] = ()) -> str:
-    """Assembly of a case, with all that it needs beside its words in comments."""
-    draft = case.draft
-    lines = [
-        *head, command(case),
-        f"entry {draft.entry}, parameters {' '.join(f'p{i}={v:#x}' for i, v in enumerate(draft.params))}",
-        f"HBM_LO {draft.arena.hbm.start}, HBM_HI {draft.arena.hbm.end}, contents from the seed",
-    ]  # fmt: skip
+    """Assembly of a case, with all that it needs beside its words in comments; :func:`from_text` reads it back."""
+    draft, arena = case.draft, case.draft.arena
+    areas = {name: (getattr(arena, name).start, getattr(arena, name).size) for name in _AREAS}
+    facts = {"seed": draft.seed, "entry": draft.entry, "params": draft.params, **areas}
+    lines = [*head, f"HBM_LO {arena.hbm.start}, HBM_HI {arena.hbm.end}", _FACTS + json.dumps(facts)]
     return "".join(f"# {line}\n" for line in lines) + disassemble(case.lowered.program, case.config)
+
+
+def from_text(text: str, config: ChipConfig) -> Case:
+    """The case of a file that :func:`text_of` wrote.
+
+    Raises
+    ------
+    ValueError
+        When the comment with the facts is missing, or golden refuses the program.
+    """
+    line = next((line for line in text.splitlines() if line.startswith("# " + _FACTS)), None)
+    if line is None:
+        raise ValueError(f"no line '# {_FACTS}...' in the program")
+    facts = json.loads(line[2 + len(_FACTS) :])
+    areas = {name: Window(*facts[name]) for name in _AREAS}
+    arena = Arena(data=(), params=Window(0, 0), acc=(), **areas)
+    program = assemble(text, config, check=False)
+    made = Draft(config, facts["seed"], arena, [], facts["params"], facts["entry"], 0)
+    case = judge(made, Lowered(program, [None] * len(program)))
+    if case is None:
+        raise ValueError("golden refuses the program")
+    return case
 
 
 def explain(
@@ -39,7 +67,7 @@ def explain(
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{case.config.name}-{case.draft.seed}"
     lines = [f"config {case.config.name} seed {case.draft.seed}: {error}", f"replay: {command(case, '--shrink')}"]
-    (folder / f"{name}.s").write_text(text_of(case, [str(error).splitlines()[0]]))
+    (folder / f"{name}.s").write_text(text_of(case, [str(error).splitlines()[0], command(case)]))
     errors: dict[int, str] = {}
 
     def fails(tried: Case) -> bool:
@@ -53,9 +81,10 @@ def explain(
     if fails(case):
         small = shrink(case, fails, tries=tries, say=say)
         why = errors[id(small)]
-        (folder / f"{name}.small.s").write_text(text_of(small, [why.splitlines()[0], "made smaller by --shrink"]))
+        head = [why.splitlines()[0], f"made smaller by {command(case, '--shrink')}"]
+        (folder / f"{name}.small.s").write_text(text_of(small, head))
         lines += [f"made smaller: {len(small.lowered.program)} words, {small.result.counters.ops} ops: {why}",
-                  f"program: {folder / f'{name}.small.s'}"]  # fmt: skip
+                  f"program: python -m verif.random_programs --program {folder / f'{name}.small.s'}"]  # fmt: skip
     else:
         lines.append("it does not fail again on the same chip: what ran before it matters")
         if before is not None:

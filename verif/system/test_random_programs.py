@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,15 +15,15 @@ from verif.harness import report_dir
 from verif.random_programs.compare import Bench, open_bench
 from verif.random_programs.illegal import break_case, illegal_words
 from verif.random_programs.legal import make_case
-from verif.random_programs.replay import run_seeds
+from verif.random_programs.replay import from_text, run_seeds
 from verif.system.configs import RANDOM_CONFIGS
 
 #: Programs of each chip in `make test`, 50 together.
 SHORT = {"tiny": 20, "wide": 15, "odd": 15}
 #: Programs of `make soak`, all chips together.
 LONG = int(os.environ.get("SLUICE_PROGRAMS", "2100"))
-#: Seeds that failed once, with what was wrong. They run with the short tests.
-REGRESSIONS: dict[str, tuple[str, int]] = {}
+#: Programs that failed once, made small; each says in its first line what was wrong. They run with the short tests.
+REGRESSIONS = sorted((Path(__file__).parents[1] / "random_programs" / "regressions").glob("*.s"))
 
 
 @pytest.fixture(scope="module", params=RANDOM_CONFIGS)
@@ -39,14 +40,10 @@ def check(bench: Bench, first: int, number: int) -> None:
 
 
 def test_random_programs(bench: Bench, seed: int) -> None:
+    for path in REGRESSIONS:
+        if f".config {bench.config.name}\n" in path.read_text():
+            bench.run(from_text(path.read_text(), bench.config))
     check(bench, seed * 1000, SHORT[bench.config.name])
-
-
-@pytest.mark.parametrize("name", REGRESSIONS)
-def test_regressions(bench: Bench, name: str) -> None:
-    config, seed = REGRESSIONS[name]
-    if config == bench.config.name:
-        check(bench, seed, 1)
 
 
 @pytest.mark.soak

@@ -17,7 +17,7 @@ from sluice_hw import isa
 from verif.random_programs.compare import open_bench
 from verif.random_programs.illegal import break_case, illegal_words
 from verif.random_programs.legal import make_case
-from verif.random_programs.replay import run_seeds, text_of
+from verif.random_programs.replay import from_text, run_seeds, text_of
 from verif.system.configs import RANDOM_CONFIGS
 from verif.unit.compiler.races import find_races
 
@@ -38,9 +38,11 @@ def test_programs_have_one_meaning(name: str, seed: int) -> None:
             assert (result.error, result.halt_code) == (None, case.draft.code), f"seed {number}"
             assert (result.counters, result.tokens_left) == (case.result.counters, case.result.tokens_left)
             assert np.array_equal(machine.hbm.data[start:end], case.want), f"seed {number} schedule {schedule}"
+        again = from_text(text_of(case), config)
+        assert again.lowered.program.words == case.lowered.program.words
+        assert np.array_equal(again.image, case.image) and np.array_equal(again.want, case.want)
         if not case.draft.entry:
             check(case.lowered.program, config)
-            assert assemble(text_of(case), config).words == case.lowered.program.words
 
 
 def test_what_programs_contain() -> None:
