@@ -1,7 +1,7 @@
 """Reference pages made from the tables that hardware and software read.
 
-``python -m sluice.docs_gen`` rewrites the text between the markers of ``docs/isa.md`` and ``docs/csr.md``;
-``--check`` only says whether that would change anything. Text outside of the markers is written by hand.
+``python -m sluice.docs_gen`` rewrites the text between the markers of the pages in :data:`PAGES`; ``--check`` only
+says whether that would change anything. Text outside of the markers is written by hand.
 """
 
 from __future__ import annotations
