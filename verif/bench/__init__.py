@@ -18,6 +18,7 @@ __all__ = ["BENCHES", "main", "table"]
 
 #: Name to what it measures; each is a module of this package with ``run() -> list of rows``.
 BENCHES = {
+    "array": "speed of simulation: the array in both forms, and whole chips",
     "chip": "matmuls from HBM to HBM on the simulated chip: cycles, utilisation, what bounds them",
     "generate": "Verilog of the presets: time and bytes, both forms",
 }
@@ -49,11 +50,15 @@ def main(names: Sequence[str]) -> int:
     failed = 0
     for name in names or BENCHES:
         print(f"{name}: {BENCHES[name]}", flush=True)
-        rows = importlib.import_module(f"{__name__}.{name}").run()
+        module = importlib.import_module(f"{__name__}.{name}")
+        rows = module.run()
         path = sim_build_dir() / "bench" / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
         print(table(rows), flush=True)
+        # A module may have ``summary(rows)``: lines to stand below the table.
+        for line in module.summary(rows) if hasattr(module, "summary") else ():
+            print(line, flush=True)
         print(f"-> {path}", flush=True)
         failed += sum(row.get("mismatches", 0) for row in rows)
     return 1 if failed else 0
