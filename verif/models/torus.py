@@ -86,6 +86,7 @@ class Torus:
         lib.torus_run.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int, ctypes.c_int, ctypes.c_uint64]
         lib.torus_traffic.argtypes = [ctypes.c_void_p, ctypes.c_double, *[ctypes.c_int] * 8]
         lib.torus_kill.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
+        lib.torus_hold.argtypes = [ctypes.c_void_p, ctypes.c_int]
         lib.torus_send.argtypes = [ctypes.c_void_p, *[ctypes.c_int] * 5]
         for name in ("torus_free", "torus_clear", "torus_wrong"):
             getattr(lib, name).argtypes = [ctypes.c_void_p]
@@ -123,6 +124,10 @@ class Torus:
     def kill(self, node: int, port: int) -> None:
         """A link dies, both directions."""
         self._lib.torus_kill(self._handle, node, int(port))
+
+    def hold(self, *, requests: bool) -> None:
+        """Whether requests that arrive are left where they are, at every node."""
+        self._lib.torus_hold(self._handle, 0x55 if requests else 0)
 
     def send(self, src: int, dst: int, *, message: int = 0, order: int = 0, length: int = 1) -> None:
         """Put one packet into the queue of its source."""

@@ -184,6 +184,7 @@ struct Torus {
     double load = 0;
     int length_min = 1, length_max = 1, pattern = 0, messages = 2, orders = ORDERS, hot = 0, hot_percent = 0;
     int backpressure = 0, answer_errors = 1;
+    unsigned hold = 0;  // lanes that nobody empties, at all nodes
     bool generate = false, faults = false;
     explicit Torus(uint64_t seed) : rng(seed) {}
 };
@@ -208,7 +209,7 @@ static void create(Torus* t, int src, int dst, int message, int order, int lengt
     int sx = src % COLS, sy = src / COLS, dx = dst % COLS, dy = dst / COLS;
     bool go_x = sx != dx && (order == 0 || sy == dy);
     int port = go_x ? (code >> 1 & 1) : 2 + (code >> 2 & 1);
-    if (src == dst) port = int(t->rng.below(4));
+    if (src == dst) port = code >> 1 & 3;  // any will do, but one for the flow
     t->flows[flow].push_back({t->now, number, uint8_t(length), false});
     t->queues[src * LANES + port * 2 + message].push_back({t->now, flow, number, uint8_t(length), code});
     t->c.backlog += length;
@@ -325,6 +326,10 @@ void torus_kill(Torus* t, int node, int port) {
     t->top->dead(other, port ^ 1);
     t->faults = true;
 }
+void torus_hold(Torus* t, int lanes) {
+    t->hold = unsigned(lanes);
+    for (int n = 0; n < N; n++) t->top->eject_ready(n, 0xff & ~t->hold);
+}
 void torus_send(Torus* t, int src, int dst, int message, int order, int length) { create(t, src, dst, message, order, length); }
 void torus_clear(Torus* t) {
     uint64_t backlog = t->c.backlog;
@@ -353,7 +358,7 @@ void torus_run(Torus* t, uint64_t cycles, int generate, int until_empty, uint64_
                 }
         bool moved = false;
         for (int n = 0; n < N; n++) {
-            unsigned valid = 0, ready = top.inject_ready(n), taking = 0xff;
+            unsigned valid = 0, ready = top.inject_ready(n), taking = 0xff & ~t->hold;
             for (int l = 0; l < LANES; l++) {
                 int at = n * LANES + l;
                 auto& queue = t->queues[at];
@@ -371,7 +376,7 @@ void torus_run(Torus* t, uint64_t cycles, int generate, int until_empty, uint64_
             if (t->backpressure) {
                 // Requests (even lanes) may be held; responses too, but for short times.
                 if (t->rng.below(8) == 0) t->stall[n] = uint8_t(t->rng.next() >> 33) & (t->rng.below(100) < unsigned(t->backpressure) ? 0xff : 0);
-                taking = uint8_t(~t->stall[n]);
+                taking &= uint8_t(~t->stall[n]);
                 top.eject_ready(n, taking);
             }
             unsigned out = top.eject_valid(n) & taking;

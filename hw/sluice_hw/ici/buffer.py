@@ -38,6 +38,12 @@ class InputBuffer(wiring.Component):
         if not isinstance(config, TorusConfig):
             raise TypeError(f"config must be a TorusConfig, not {config!r}")
         self._config = config
+        # Here, so that proofs can name them. One bit more than an address needs: equal means empty, and credits see to
+        # it that they are never further apart than the depth.
+        bits = config.vc_depth.bit_length()
+        self._firsts = [Signal(bits, name=f"first{vc}") for vc in range(config.vcs)]
+        self._lasts = [Signal(bits, name=f"last{vc}") for vc in range(config.vcs)]
+        self._granted = Signal(range(config.vc_depth + 1))
         super().__init__({
             "port": In(FlitPort(config)),
             "valid": Out(config.vcs),
@@ -52,8 +58,7 @@ class InputBuffer(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         depth, port = self.config.vc_depth, self.port
-        granted = Signal(range(depth + 1))
-        ready = Signal()
+        granted, ready = self._granted, Signal()
         m.d.comb += ready.eq(granted == depth)
         with m.If(~ready):
             m.d.sync += granted.eq(granted + 1)
@@ -63,9 +68,7 @@ class InputBuffer(wiring.Component):
             store = memory.Memory(shape=stored_layout(self.config), depth=depth, init=[])
             m.submodules[f"store{vc}"] = store
             write, read = store.write_port(), store.read_port(domain="comb")
-            # One bit more than an address needs: equal means empty, and credits see to it that it never means more.
-            bits = depth.bit_length()
-            first, last = Signal(bits, name=f"first{vc}"), Signal(bits, name=f"last{vc}")
+            first, last = self._firsts[vc], self._lasts[vc]
             m.d.comb += [
                 write.en.eq(push), write.addr.eq(last), read.addr.eq(first),
                 write.data.data.eq(port.flit.data), write.data.head.eq(port.flit.head),

@@ -86,6 +86,8 @@ class EarliestArbiter(wiring.Component):
 
     def __init__(self, n: int, *, bits: int, patience_bits: int) -> None:
         self._n, self._bits, self._patience_bits = n, bits, patience_bits
+        # Here, so that proofs can name them.
+        self._watch, self._waited = Signal(range(n)), Signal(patience_bits + 1)
         super().__init__({
             "want": In(n), "can": In(n), "stamps": In(bits).array(n),
             "grant": Out(n), "index": Out(range(n)), "any": Out(1),
@@ -94,7 +96,7 @@ class EarliestArbiter(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         bits = self._bits
-        waited, watch, favoured = Signal(self._patience_bits + 1), Signal(range(self._n)), Signal()
+        waited, watch, favoured = self._waited, self._watch, Signal()
         watched_want, watched_can = Signal(), Signal()
         m.d.comb += [
             watched_want.eq(self.want.bit_select(watch, 1)), watched_can.eq(self.can.bit_select(watch, 1)),
