@@ -1,7 +1,7 @@
 """The ``sluice`` command.
 
 Exit status: 0 when all is well, 1 when results differ from what they must be, 2 when something could not be done; the
-reason is then one line on standard error.
+reason is then one line on standard error. 130 when the user interrupts; where a program ran, with the chip's state.
 """
 
 from __future__ import annotations
@@ -47,8 +47,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.debug and dump:
             print(_indent(dump), file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print(f"sluice {args.command}: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        state = getattr(stop, "state", "")
+        print(f"sluice {args.command}: interrupted{'; the chip:' if state else ''}", file=sys.stderr)
+        if state:
+            print(_indent(state), file=sys.stderr)
         return 130
     except BrokenPipeError:
         # The reader of our output has gone; keep Python's exit from complaining about it again.

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 from sluice.build import sim_build_dir
 from sluice.errors import UsageError
 
+from .bar import Bar
+
 if TYPE_CHECKING:
     from sluice.runtime.wave_window import WaveWindow
 
 __all__ = [
     "Progress", "add_backend", "add_config", "add_json", "emit_json", "open_device", "project_root", "read_file",
-    "waves_of", "write_file",
+    "running", "waves_of", "write_file",
 ]  # fmt: skip
 
 _BEAT_SECONDS = 10.0
@@ -153,6 +155,17 @@ def waves_of(args: argparse.Namespace) -> WaveWindow | None:
     if not window.whole and args.backend == "cocotb":
         raise UsageError(f"--waves={args.waves} needs --backend rtl: cocotb shows all cycles or none")
     return window
+
+
+@contextmanager
+def running(device, what: str, args: argparse.Namespace, cycles: int | None = None) -> Iterator[None]:
+    """Show the progress of the program that the body runs, of about ``cycles``."""
+    with Bar(what, cycles, always=args.progress) as bar:
+        device.on_progress(bar)
+        try:
+            yield
+        finally:
+            device.on_progress(None)
 
 
 @contextmanager

@@ -31,7 +31,8 @@ def _matmul(args: argparse.Namespace) -> int:
     config = load_config(args.config)
     progress = common.Progress()
     with common.open_device(config, args.backend, progress, waves=common.waves_of(args),
-                            name=f"matmul-{args.m}x{args.k}x{args.n}") as device:  # fmt: skip
+                            name=f"matmul-{args.m}x{args.k}x{args.n}") as device, \
+            common.running(device, f"{args.m}x{args.k}x{args.n}", args):  # fmt: skip
         done = run_matmul(config, args.m, args.k, args.n, seed=args.seed, out=args.out, relu=args.relu, device=device,
                           progress=progress)  # fmt: skip
     check = done.verification

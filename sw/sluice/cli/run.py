@@ -54,7 +54,9 @@ def _run(args: argparse.Namespace) -> int:
     ) as device:
         image.write(device)
         progress(f"running {args.file}")
-        report = device.run(program, params=image.param_list, timeout_cycles=args.timeout, verify=not args.no_check)
+        with common.running(device, Path(args.file).stem, args):
+            report = device.run(program, params=image.param_list, timeout_cycles=args.timeout,
+                                verify=not args.no_check)  # fmt: skip
         results = image.read(device)
     if args.out:
         file = io.BytesIO()

@@ -52,11 +52,11 @@ def _sim(args: argparse.Namespace) -> int:
     # A window is of the whole job; all cycles of it would fill hundreds of megabytes that nobody looks at.
     traced = 0 if waves is None else min(count, _TRACED) if waves.whole else count
     if traced < count:
-        entries, reports, wrong = _job(names, count, config, args.backend, progress)
+        entries, reports, wrong = _job(names, count, config, args, progress)
     if traced:
         if traced < count:
             progress(f"once more, the first {traced} images, with waveforms")
-        replay = _job(names, traced, config, args.backend, progress, waves=waves)
+        replay = _job(names, traced, config, args, progress, waves=waves)
         if traced < count:
             wrong = wrong or replay[2]
         else:
@@ -72,19 +72,19 @@ def _sim(args: argparse.Namespace) -> int:
     return 1 if wrong else 0
 
 
-def _job(names: list[str], count: int, config, backend: str, progress: common.Progress, *, waves=None):
+def _job(names: list[str], count: int, config, args: argparse.Namespace, progress: common.Progress, *, waves=None):
     """Report entries and run reports by network, and the first difference from golden in words ("" for none)."""
     entries: dict[str, Any] = {}
     reports: dict[str, RunReport] = {}
     first_wrong = ""
-    with common.open_device(config, backend, progress, waves=waves, name="digits") as device:
+    with common.open_device(config, args.backend, progress, waves=waves, name="digits") as device:
         for name in names:
-            entries[name], reports[name], wrong = _network(name, count, config, device, progress)
+            entries[name], reports[name], wrong = _network(name, count, config, device, args, progress)
             first_wrong = first_wrong or wrong
     return entries, reports, first_wrong
 
 
-def _network(name: str, count: int, config, device, progress: common.Progress):
+def _network(name: str, count: int, config, device, args: argparse.Namespace, progress: common.Progress):
     """Report entry of one network, its run report, and its first difference from golden."""
     from sluice.compiler import compile as compile_graph
     from sluice.compiler import quantise_array, run_float
@@ -101,10 +101,8 @@ def _network(name: str, count: int, config, device, progress: common.Progress):
     compiled = compile_graph(graph, config)
     real = run_float(net.NETWORKS[name](batch=count), images)["logits"]
     progress(f"{name}: running {count} images, about {compiled.cycles} cycles")
-    with CompiledModel(compiled, device) as model:
-        device.on_progress(lambda cycles: progress(f"{name}: {cycles} cycles"))
+    with CompiledModel(compiled, device) as model, common.running(device, name, args, compiled.cycles):
         outcome = model.run(quantise_array(images, source.type.quant), verify=True)
-    device.on_progress(None)
     logits = outcome.outputs["logits"]
     assert outcome.verification is not None
     check = outcome.verification

@@ -15,6 +15,7 @@ from sluice.errors import AccessError, TransportError
 from sluice_hw.config import ChipConfig
 
 from . import wire
+from .interrupts import interrupts_deferred
 from .transport import SimTime, Transport, check_range
 from .wire import Request, Status
 
@@ -114,8 +115,9 @@ class CocotbTransport(Transport):
         if self._connection is None:
             raise TransportError("the connection to the simulation is closed")
         try:
-            wire.send_request(self._connection, kind, a, b, data)
-            status, value, cycles, seconds, answer = wire.receive_reply(self._connection)
+            with interrupts_deferred():  # request and reply stay a pair
+                wire.send_request(self._connection, kind, a, b, data)
+                status, value, cycles, seconds, answer = wire.receive_reply(self._connection)
         except (EOFError, OSError) as error:
             raise self._gone("the simulation has ended by itself") from error
         self._time = SimTime(cycles, seconds)

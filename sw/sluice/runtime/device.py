@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from sluice.asm import Program, ProgramError, check
-from sluice.errors import AccessError, ChipError, DeviceError, DeviceMismatch, DeviceTimeout, UsageError
+from sluice.errors import (
+    AccessError,
+    ChipError,
+    DeviceError,
+    DeviceMismatch,
+    DeviceTimeout,
+    SluiceError,
+    UsageError,
+)
 from sluice_hw import csr, isa
 from sluice_hw.config import ChipConfig
 from sluice_hw.csr import HostMap, Irq
@@ -19,7 +28,7 @@ from .buffer import DTYPES, Buffer
 from .fault import Fault, decode_fault, op_text
 from .memory import SliceAllocator
 from .report import RunReport
-from .state import Event, dump_text, hung_text, waiting_text
+from .state import Event, dump_text, hung_text, state_text, waiting_text
 from .transport import WORD, Transport, open_transport
 
 __all__ = ["Device"]
@@ -28,8 +37,8 @@ __all__ = ["Device"]
 TIMEOUT_CYCLES = 1 << 31
 #: Cycles of the first wait for a program; later ones are sized to take about _CHUNK_SECONDS, which bounds how late an
 #: interruption by the user acts, and how often progress is told.
-_FIRST_CHUNK = 1 << 14
-_CHUNK_SECONDS = 2.0
+_FIRST_CHUNK = 1 << 12
+_CHUNK_SECONDS = 1.0
 _RESET_TRIES = 1000
 
 
@@ -342,24 +351,23 @@ class Device:
         ------
         ChipError, DeviceTimeout
             As :meth:`run`.
+        KeyboardInterrupt
+            When the user interrupts; its attribute ``state`` is the state of the chip as text. The program goes on
+            with the next simulated cycle unless :meth:`reset` stops it.
         """
-        left = TIMEOUT_CYCLES if timeout_cycles is None else timeout_cycles
-        limit, size = left, _FIRST_CHUNK
-        while True:
-            chunk, began = min(left, size), time.monotonic()
-            interrupted = self.transport.wait_interrupt(chunk)
-            left -= chunk
-            size = size * 2 if time.monotonic() - began < _CHUNK_SECONDS / 2 else max(size // 2, 1)
-            if interrupted:
-                break
-            if self._on_progress is not None:
-                self._on_progress(limit - left)
-            if left <= 0:
-                dump = self.dump()
-                waits = self._waiting()
-                self.reset()
-                why = f": {'; '.join(waits)}" if waits else ""
-                raise DeviceTimeout(f"the program has not ended after {limit} cycles{why}", dump=dump)
+        limit = TIMEOUT_CYCLES if timeout_cycles is None else timeout_cycles
+        try:
+            interrupted = self._wait_interrupt(limit)
+        except KeyboardInterrupt as stop:
+            with contextlib.suppress(SluiceError):
+                stop.state = state_text(self)  # type: ignore[attr-defined]
+            raise
+        if not interrupted:
+            dump = self.dump()
+            waits = self._waiting()
+            self.reset()
+            why = f": {'; '.join(waits)}" if waits else ""
+            raise DeviceTimeout(f"the program has not ended after {limit} cycles{why}", dump=dump)
         irq = self.read_fields("IRQ_STATUS")
         self.write_csr("IRQ_STATUS", (1 << len(Irq)) - 1)
         if irq["error"]:
@@ -369,6 +377,20 @@ class Device:
         if irq["host_error"]:
             raise DeviceError("HBM refused to take data that the host had written")
         return "done" if irq["done"] else "halted"
+
+    def _wait_interrupt(self, limit: int) -> bool:
+        """Whether the interrupt has risen within ``limit`` cycles; tells the progress on the way."""
+        left, size = limit, _FIRST_CHUNK
+        while True:
+            chunk, began = min(left, size), time.monotonic()
+            if self.transport.wait_interrupt(chunk):
+                return True
+            left -= chunk
+            size = size * 2 if time.monotonic() - began < _CHUNK_SECONDS / 2 else max(size // 2, 1)
+            if self._on_progress is not None:
+                self._on_progress(limit - left)
+            if left <= 0:
+                return False
 
     @property
     def last_error(self) -> Fault | None:

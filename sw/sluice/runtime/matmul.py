@@ -65,7 +65,7 @@ def run_matmul(
     seed: int = 1,
     out: str = "int8",
     relu: bool = False,
-    backend: str = "cocotb",
+    backend: str = "rtl",
     device: Device | None = None,
     progress: Callable[[str], None] | None = None,
     **options: Any,

@@ -35,6 +35,11 @@ constexpr uint64_t kPatience = 1 << 22;  // cycles without any handshake after w
 constexpr uint64_t kBeat = 8, kBurst = 256 * kBeat, kPage = 4096, kPeriod = 10;  // bytes, bytes, bytes, ns
 constexpr double kSlice = 0.2;
 
+// The model has no threads of its own; the pool that would wait for work is not wanted.
+struct Context : VerilatedContext {
+    Context() { threads(1); }
+};
+
 class Chip {
 public:
     Chip(const char* waves, uint64_t first, uint64_t last) : top{&context}, first{first}, last{last} {
@@ -63,6 +68,7 @@ public:
     }
 
     ~Chip() {
+        Verilated::threadContextp(&context);  // where the model's parts sign off; not that of another chip
         top.final();
 #if VM_TRACE
         if (trace) trace->close();
@@ -159,7 +165,9 @@ public:
 private:
     using Clock = std::chrono::steady_clock;
 
+    // Around every use of the model.
     struct Timer {
+        explicit Timer(Chip& chip) : chip{chip} { Verilated::threadContextp(&chip.context); }
         Chip& chip;
         const Clock::time_point began = Clock::now();
         double elapsed() const { return std::chrono::duration<double>(Clock::now() - began).count(); }
@@ -285,7 +293,7 @@ private:
     std::unique_ptr<VerilatedFstC> trace;
 #endif
 
-    VerilatedContext context;
+    Context context;
     Vtop top;
     const uint64_t first, last;
     uint64_t origin = 0;

@@ -12,7 +12,7 @@ from .fault import cause_text, op_text, unit_name
 if TYPE_CHECKING:
     from .device import Device
 
-__all__ = ["Event", "dump_text", "hung_text", "waiting_text"]
+__all__ = ["Event", "dump_text", "hung_text", "state_text", "waiting_text"]
 
 _KINDS = ("start", "finish", "error")
 
@@ -68,6 +68,32 @@ def hung_text(device: Device, info: int) -> list[str]:
     return out or ["nothing moves, and no unit waits"]
 
 
+def _unit_lines(device: Device) -> list[str]:
+    """What each unit does or waits for, and at which op."""
+    lines = []
+    for u in isa.Unit:
+        state, pc = device.read_fields(f"{u.name}_STATE"), device.read_csr(f"{u.name}_PC")
+        what = _missing(state) if state["head"] else cause_text(state["cause"])
+        op = op_text(device.program, pc, device.config) if state["opcode"] else ""
+        at = f" at word {pc} `{op}`" if op and (state["head"] or not state["idle"]) else ""
+        lines.append(f"{u.name:<10} {what}{at}, {state['level']} ops in its queue")
+    return lines
+
+
+def state_text(device: Device) -> str:
+    """Where a program stands: cycles, program counter, units."""
+    low = device.read_csr("CYCLES_LO")
+    cycles = device.read_csr("CYCLES_HI") << 32 | low
+    flags = [name for name, bit in device.status.items() if bit] or ["idle"]
+    pc, cause = device.read_csr("PC"), device.read_fields("SEQ_STATE")["cause"]
+    op = op_text(device.program, pc, device.config)
+    lines = [
+        f"status     {', '.join(flags)}, {cycles} cycles since the start of the program",
+        f"sequencer  {cause_text(cause)}, at word {pc}" + (f" `{op}`" if op else ""),
+    ]
+    return "\n".join(lines + _unit_lines(device))
+
+
 def dump_text(device: Device, events: int = 16) -> str:
     """The state of the chip, and the last ``events`` events."""
     status = device.status
@@ -87,12 +113,7 @@ def dump_text(device: Device, events: int = 16) -> str:
             done = device.read_csr(f"LOOP{level}")
             at = f", in its {' and '.join(where)}" if where else ""
             lines.append(f"  loop {level}: {done} iterations done{at}")
-    for u in isa.Unit:
-        state, pc = device.read_fields(f"{u.name}_STATE"), device.read_csr(f"{u.name}_PC")
-        what = _missing(state) if state["head"] else cause_text(state["cause"])
-        op = op_text(device.program, pc, device.config) if state["opcode"] else ""
-        at = f" at word {pc} `{op}`" if op and (state["head"] or not state["idle"]) else ""
-        lines.append(f"{u.name:<10} {what}{at}, {state['level']} ops in its queue")
+    lines += _unit_lines(device)
     tokens = []
     for u in isa.Unit:
         for name, n in device.read_fields(f"TOKENS_{u.name}").items():
