@@ -26,7 +26,7 @@ export WAVES
 unexport PYTHONPATH PYTHONHOME
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help sim test formal waves verilog asm lint bench coverage soak clean base-env test-env lock
+.PHONY: help sim test formal waves verilog asm lint bench baseline coverage soak clean base-env test-env lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ lint: test-env ## check the Python code and the generated Verilog
 
 bench: base-env ## measure speed and cycles; BENCH=name for one
 	$(BIN)/sluice bench $(BENCH) $(ARGS)
+
+baseline: test-env ## record cycles of the fixed programs (REASON="why they change", CONFIGS="tiny v1" for some)
+	$(BIN)/python -m verif.system.baseline $(CONFIGS) --reason "$(REASON)"
 
 coverage: test-env ## run the tests with coverage and print what they reach
 	rm -rf sim_build/report

@@ -167,7 +167,13 @@ class LoadTrain(Train):
         super().__init__(unit, op, start)
         self._at = 0  # moves made, and beats dropped behind them
         self._since = 0
-        self._size = self.moves + self.total - self.beats
+        # Beats that moves use up. One that the last line only begins is dropped behind it like those nobody wants.
+        beat, size = unit.engine.config.hbm_beat_bytes, self._rows * self._row_bytes
+        end = self._vmem + (self._rows - 1) * self._pitch + self._row_bytes
+        last = min(size if self._pitch == self._row_bytes else self._row_bytes, (end - 1) % beat + 1)
+        self._used = size // beat + ((size - last) % beat + last < beat)
+        self._size = self.moves + self.total - self._used
+        self._finished = False
         self._ready: deque[int] = deque()  # when beats that have left the memory can be written
         self._left = self.total  # beats in the memory
         self.due = start + unit.timing.load_fill - unit.timing.BUS_TO_VMEM  # of the first beat at the bus
@@ -183,7 +189,12 @@ class LoadTrain(Train):
 
     def _written(self, version: int) -> None:
         if version == self.version:
-            self.unit.finish(self.op, self.unit.engine.now)
+            self._finish(self.unit.engine.now)
+
+    def _finish(self, time: int) -> None:
+        if not self._finished:  # a plan's last move may be made again, by a step of the same cycle
+            self._finished = True
+            self.unit.finish(self.op, time)
 
     def _through(self, version: int) -> None:
         if version == self.version:
@@ -206,8 +217,8 @@ class LoadTrain(Train):
 
     def _beats_used(self) -> int:
         if self._at >= self.moves:
-            return self.beats + self._at - self.moves
-        return self._at * self.beats // self.moves
+            return self._used + self._at - self.moves
+        return self._at * self._used // self.moves
 
     def fetched(self, ready: deque[int]) -> None:
         """Beats that left the memory while the train before was written."""
@@ -231,7 +242,7 @@ class LoadTrain(Train):
                 if self._beats_used() > used:
                     self._ready.popleft()
                 if self._at == self.moves:
-                    unit.finish(self.op, time)
+                    self._finish(time)
                 ended = self._at == self._size
             taken |= mask
         ahead = unit.ahead if not self._left else None
@@ -301,10 +312,11 @@ class TimedStore(_TimedDma):
         self.slices += op.fields["count"]
         self.engine.at(time + 1, lambda: self.engine.ports.add(train))
 
-    def read(self, last: int) -> None:
+    def read(self, train: StoreTrain, last: int) -> None:
         """The train's last line is read in cycle ``last``."""
-        self._reading, self._read_end = None, last
-        self.poke()
+        if self._reading is train:
+            self._reading, self._read_end = None, last
+            self.poke()
 
     def through(self, train: StoreTrain, last: int) -> None:
         """The train's last beat goes to memory in cycle ``last``."""
@@ -375,7 +387,7 @@ class StoreTrain(Train):
 
     def _was_read(self, version: int) -> None:
         if version == self.version:
-            self.unit.read(self.unit.engine.now)
+            self.unit.read(self, self.unit.engine.now)
 
     def _through(self, version: int) -> None:
         if version == self.version:
@@ -392,7 +404,7 @@ class StoreTrain(Train):
         before = self._read
         self._read = reads
         if before < self.moves <= reads:
-            self.unit.engine.at(now, lambda: self.unit.read(now))
+            self.unit.engine.at(now, lambda: self.unit.read(self, now))
         # Beats read and not sent.
         have = self._beats_of(reads)
         self._ready = deque(
@@ -429,7 +441,7 @@ class StoreTrain(Train):
                     ready = time + unit.timing.READ_TO_BEAT
                     self._ready.extend(ready + max(0, b - self.beats + 1) for b in range(had, have))
                     if self._read == self.moves:
-                        unit.read(time)
+                        unit.read(self, time)
                 taken |= mask
         if self._sent == self.total:
             ports.remove(self)
