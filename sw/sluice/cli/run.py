@@ -58,6 +58,7 @@ def _run(args: argparse.Namespace) -> int:
             report = device.run(program, params=image.param_list, timeout_cycles=args.timeout,
                                 verify=not args.no_check)  # fmt: skip
         results = image.read(device)
+    report = report.with_estimate(program, image.param_list)
     if args.out:
         file = io.BytesIO()
         np.savez(file, **results)

@@ -115,4 +115,5 @@ def run_matmul(
             device.close()
     assert outcome.verification is not None
     (result,) = outcome.outputs.values()
-    return MatmulResult(a, w, result, outcome.report, outcome.verification)
+    report = outcome.report.with_estimate(compiled.program, compiled.params)
+    return MatmulResult(a, w, result, report, outcome.verification)

@@ -11,8 +11,10 @@ from sluice.compiler import compile as compile_graph
 from sluice.compiler import matmul_graph
 from sluice.estimate import Estimate, EstimateError, Timing, estimate
 from sluice.estimate.pattern import pattern
+from sluice.runtime import RunReport
+from sluice_hw import csr
 from sluice_hw.config import PRESETS, ChipConfig, preset
-from sluice_hw.isa import Unit
+from sluice_hw.isa import UNIT_CAUSES, Unit
 
 
 def matmul(config: ChipConfig, m: int, k: int, n: int) -> Estimate:
@@ -103,3 +105,21 @@ def test_patterns() -> None:
     assert [len(row.reads) for row in padded.rows] == [0, 1, 1, 0]
 
 
+
+
+def test_in_run_reports() -> None:
+    """Beside measured cycles, in text and JSON; merged reports add it up; backends without time have none."""
+    config = preset("tiny")
+    program = assemble("addr r0 base=0\nhalt\n", config)
+    counters = dict.fromkeys(csr.counters(), 0) | {"cycles": 7}
+    counters |= {f"{unit}_idle": 7 for unit in UNIT_CAUSES}
+    report = RunReport.from_counters(config, "rtl", counters)
+    assert report.estimated is None and "estimated" not in str(report)
+    with_it = report.with_estimate(program)
+    assert with_it.estimated == 5 and with_it.to_json()["estimated_cycles"] == 5
+    assert "  estimated        5 (-2, -28.57 %)" in str(with_it).splitlines()
+    assert RunReport.merge([with_it, with_it]).estimated == 10
+    assert RunReport.merge([with_it, report]).estimated is None
+    assert RunReport.from_counters(config, "golden", counters, timed=False).with_estimate(program).estimated is None
+    hangs = assemble("sync unit=ld wait=mxu\nhalt\n", config, check=False)
+    assert report.with_estimate(hangs).estimated is None
