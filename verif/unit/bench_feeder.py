@@ -174,7 +174,8 @@ async def nothing_is_read_for_padding(dut) -> None:
     """Rows wholly outside the image cost no access, wherever their addresses point, and no fault."""
     bench = await begin(dut, "padding")
     image = {"pad": 1, "zero_point": -5, "x_step": 1, "y_step": 1}
-    for line, height, x, y in ((4, 9, 10**4, 0), (4, 9, -(10**4), 0), (99, 3, 0, 7), (99, 3, 0, -20)):
+    for line, height, x, y in (
+            (4, 9, 10**4, 0), (4, 9, -(10**4), 0), (99, 3, 0, 7), (99, 3, 0, -20), (0, 9, -1, 0), (9, 0, -1, -1)):
         await bench.setup(shape_op(9, n1=3, s0=1, line_bytes=line, height=height, **image))
         await bench.setup(segment_op(0, 0, CONFIG.rows, x=x, y=y, offset=1 << 24))
         reads = len(bench.asked)
