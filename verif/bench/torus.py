@@ -10,6 +10,7 @@ half YX.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import time
 from typing import Any
@@ -18,6 +19,7 @@ from sluice.build import sim_build_dir
 from sluice_hw.ici.config import TorusConfig
 from sluice_hw.ici.routing import RoutePlan
 from verif.bench.plot import curves_svg
+from verif.bench.torus_area import router_area
 from verif.models.torus import Torus, build
 
 __all__ = ["ROUTERS", "run"]
@@ -169,6 +171,7 @@ def run() -> dict[str, Any]:
             "router": name, "channels": config.vcs, "flits_per_channel": config.vc_depth,
             "buffer_flits": 4 * config.vcs * config.vc_depth, "saturation_1flit": top["load"],
             "saturation_8flit": top8["load"], "accepted_at_full_load": all_of_it["accepted"],
+            **(router_area(dataclasses.replace(config, data_bits=128)) or {}),
         })  # fmt: skip
     document["trade"] = trade
     document["one_class"] = main.measure(0.8, SHORT, messages=1, orders=1)
