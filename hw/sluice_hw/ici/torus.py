@@ -26,7 +26,7 @@ module sluice_wire #(
 ) (
   input clk,
   input rst,
-  input dead,
+  input i_ended,
   input i_valid,
   input [FLIT_BITS-1:0] i_flit,
   output [VCS-1:0] i_credit,
@@ -39,7 +39,7 @@ module sluice_wire #(
     if (LATENCY == 1) begin : direct
       assign o_valid = i_valid;
       assign o_flit = i_flit;
-      assign o_ended = dead;
+      assign o_ended = i_ended;
       assign i_credit = o_credit;
     end else begin : stages
       reg [LATENCY-2:0] valid, ended;
@@ -48,7 +48,7 @@ module sluice_wire #(
       integer k;
       always @(posedge clk) begin
         valid[0] <= ~rst & i_valid;
-        ended[0] <= ~rst & dead;
+        ended[0] <= ~rst & i_ended;
         flit[0] <= i_flit;
         credit[0] <= rst ? {VCS{1'b0}} : o_credit;
         for (k = 1; k < LATENCY - 1; k = k + 1) begin
@@ -107,10 +107,11 @@ def torus_verilog(config: TorusConfig, *, latency: int = 1, name: str = "sluice_
     for node in range(nodes):
         for port in Port:
             at = f"{node}_{port}"
-            lines.append(f"  wire sv{at}, rv{at}, re{at}; wire {flit} sf{at}, rf{at}; wire {vcs} sc{at}, rc{at};")
+            lines.append(f"  wire sv{at}, rv{at}, se{at}, re{at}, rd{at};")
+            lines.append(f"  wire {flit} sf{at}, rf{at}; wire {vcs} sc{at}, rc{at};")
             lines.append(
                 f"  sluice_wire #(.FLIT_BITS({config.flit_bits}), .VCS({config.vcs}), .LATENCY({latency})) w{at} "
-                f"(.clk(clk), .rst(rst), .dead(dead[{node}][{port}]), .i_valid(sv{at}), .i_flit(sf{at}), "
+                f"(.clk(clk), .rst(rst), .i_ended(se{at} | dead[{node}][{port}]), .i_valid(sv{at}), .i_flit(sf{at}), "
                 f".i_credit(sc{at}), .o_valid(rv{at}), .o_flit(rf{at}), .o_ended(re{at}), .o_credit(rc{at}));"
             )
     for node in range(nodes):
@@ -121,11 +122,12 @@ def torus_verilog(config: TorusConfig, *, latency: int = 1, name: str = "sluice_
             out, back = f"{node}_{port}", f"{neighbour(config, node, port)}_{port.opposite}"
             pins += [
                 (f"link_out__{port}__valid", f"sv{out}"), (f"link_out__{port}__flit", f"sf{out}"),
-                (f"link_out__{port}__credit", f"sc{out}"), (f"link_out__{port}__dead", f"dead[{node}][{port}]"),
-                (f"link_out__{port}__ended", ""),
+                (f"link_out__{port}__credit", f"sc{out}"),
+                (f"link_out__{port}__dead", f"dead[{node}][{port}] | rd{out}"),
+                (f"link_out__{port}__ended", f"se{out}"),
                 (f"link_in__{port}__valid", f"rv{back}"), (f"link_in__{port}__flit", f"rf{back}"),
                 (f"link_in__{port}__credit", f"rc{back}"), (f"link_in__{port}__ended", f"re{back}"),
-                (f"link_in__{port}__dead", ""),
+                (f"link_in__{port}__dead", f"rd{back}"),
             ]  # fmt: skip
             for message in Message:
                 lane = 2 * port + message
