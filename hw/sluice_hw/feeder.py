@@ -29,7 +29,7 @@ from amaranth.utils import ceil_log2
 from . import isa
 from .config import ChipConfig
 from .interfaces import ADDR_BITS, VMEM_LATENCY, VmemReadSignature
-from .lanes import lanes_below, window
+from .lanes import bytes_below, window
 
 __all__ = ["FEED_LATENCY", "Feeder", "access_fault_layout", "start_layout"]
 
@@ -297,8 +297,7 @@ class Feeder(wiring.Component):
             behind = port.x + length - placed.line_bytes  # bytes right of it
             cut_left = placed.pad & port.x[-1]
             cut_right = placed.pad & (behind > 0)
-            # Lines of no bytes have no inside; what is left between two cuts is never empty otherwise.
-            inside = ~placed.pad | (~port.y[-1] & (port.y < placed.height) & (placed.line_bytes != 0))
+            inside = ~placed.pad | (~port.y[-1] & (port.y < placed.height))
             some = ~(cut_left & (before >= length)) & ~(cut_right & (behind >= length))
             with m.If(step):
                 m.d.sync += [
@@ -489,21 +488,17 @@ class Feeder(wiring.Component):
             turned.append(window(
                 m, f"turned{p}", Mux(from_behind, behind.data, this.data), Mux(from_behind, this.data, behind.data),
                 port.rotate[:-1]))
-            ours, whole = Signal(lanes, name=f"ours{p}"), Signal(lanes, name=f"whole{p}")
+            ours, whole = Signal(8 * lanes, name=f"ours{p}"), Signal(8 * lanes, name=f"whole{p}")
             with m.If(port.read):
-                m.d.comb += ours.eq(lanes_below(port.end, lanes) & ~lanes_below(port.first, lanes))
+                m.d.comb += ours.eq(bytes_below(port.end, lanes) & ~bytes_below(port.first, lanes))
             with m.If(port.used):
-                m.d.comb += whole.eq(lanes_below(port.hi, lanes) & ~lanes_below(port.lo, lanes))
+                m.d.comb += whole.eq(bytes_below(port.hi, lanes) & ~bytes_below(port.lo, lanes))
             reads.append(ours)
             pads.append(whole & ~ours)
 
-        padded = Signal(lanes)
-        m.d.comb += padded.eq(reduce(or_, pads))
+        parts = [reduce(or_, pads) & row.zero_point.as_unsigned().replicate(lanes)]
+        parts += [data_bytes & ours for data_bytes, ours in zip(turned, reads, strict=True)]
         result = Signal(self.a_data.shape(), name="a_row", reset_less=True)
         with m.If(valid[1]):
-            for i in range(lanes):
-                lane = Mux(padded[i], row.zero_point.as_unsigned(), 0)
-                for data_bytes, ours in zip(turned, reads, strict=True):
-                    lane = lane | Mux(ours[i], data_bytes[8 * i : 8 * i + 8], 0)
-                m.d.sync += result[i].eq(lane)
+            m.d.sync += Value.cast(result).eq(reduce(or_, parts))
         m.d.comb += [self.a_valid.eq(valid[-1]), self.a_swap.eq(swap[-1]), self.a_data.eq(result)]

@@ -8,12 +8,20 @@ of 256 bytes.
 from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.utils import ceil_log2
 
-__all__ = ["lanes_below", "rotate_down", "rotate_up", "window"]
+__all__ = ["bytes_below", "lanes_below", "rotate_down", "rotate_up", "window"]
 
 
 def lanes_below(count: Value, lanes: int) -> Value:
     """A bit per lane, set for the first ``count`` of ``lanes`` lanes; ``count`` is 0 to ``lanes``."""
     return Const((1 << lanes) - 1, lanes) >> (lanes - count)[: ceil_log2(lanes) + 1]
+
+
+def bytes_below(count: Value, lanes: int) -> Value:
+    """A byte per lane, all ones for the first ``count`` of ``lanes`` lanes; ``count`` is 0 to ``lanes``.
+
+    One wide shift, where a mask of lanes stretched to bytes would have simulators make every bit by itself.
+    """
+    return lanes_below(count << 3, 8 * lanes)
 
 
 def rotate_down(m: Module, name: str, value: Value, step: Value, width: int = 1) -> Signal:

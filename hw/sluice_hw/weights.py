@@ -12,7 +12,7 @@ conditions look at registers of the cycle before, and tiles still follow each ot
 
 from __future__ import annotations
 
-from amaranth import Module, Mux, Signal, Value, signed
+from amaranth import Module, Signal, Value, signed
 from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -20,7 +20,7 @@ from . import isa
 from .config import ChipConfig
 from .feeder import FEED_LATENCY, access_fault_layout
 from .interfaces import ADDR_BITS, VMEM_LATENCY, VmemReadSignature
-from .lanes import lanes_below
+from .lanes import bytes_below
 
 __all__ = ["LOAD_LATENCY", "TILES", "WeightLoader", "tile_layout"]
 
@@ -163,10 +163,11 @@ class WeightLoader(wiring.Component):
             next_n = Signal.like(asked.n, name=f"arrived_n{stage}", reset_less=True)
             m.d.sync += [next_arrived.eq(arrived), next_n.eq(n)]
             arrived, n = next_arrived, next_n
-        columns = Signal(config.cols)
-        m.d.comb += [columns.eq(lanes_below(n, config.cols)), rows.w_en.eq(arrived)]
+        columns = Signal(8 * config.cols)
         m.d.comb += [
-            rows.w_data.word_select(c, 8).eq(Mux(columns[c], self.vmem.rsp_data[c], 0)) for c in range(config.cols)]
+            columns.eq(bytes_below(n, config.cols)), rows.w_en.eq(arrived),
+            rows.w_data.eq(Value.cast(self.vmem.rsp_data) & columns),
+        ]
 
     def _feed(self, m: Module, rows, sizes) -> None:
         """Array side."""

@@ -88,8 +88,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "rows beyond k not zeroed",
         "weights.py",
-        "m.d.comb += [columns.eq(lanes_below(n, config.cols)),",
-        "m.d.comb += [columns.eq(-1),",
+        "columns.eq(bytes_below(n, config.cols))",
+        "columns.eq(-1)",
         _WEIGHTS,
     ),
     Mutation(
@@ -137,8 +137,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "padding with zero",
         "feeder.py",
-        "Mux(padded[i], row.zero_point.as_unsigned(), 0)",
-        "Mux(padded[i], 0, 0)",
+        "reduce(or_, pads) & row.zero_point.as_unsigned().replicate(lanes)",
+        "reduce(or_, pads) & 0",
         _FEEDER,
     ),
     Mutation("left edge not clipped", "feeder.py", "cut_left = placed.pad & port.x[-1]", "cut_left = 0", _FEEDER),

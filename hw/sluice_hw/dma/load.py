@@ -1,6 +1,6 @@
 """The load engine: trains of HBM slices to rows in VMEM."""
 
-from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
@@ -9,7 +9,7 @@ from amaranth.utils import ceil_log2
 from .. import isa
 from ..config import ChipConfig
 from ..interfaces import ADDR_BITS, SlicePortSignature, UnitSignature, VmemWriteSignature
-from ..lanes import lanes_below, rotate_down
+from ..lanes import bytes_below, lanes_below, rotate_down
 from ..tokens import token_cause
 from .front import TrainFront, train_layout
 from .walk import RowWalk
@@ -138,13 +138,11 @@ class DmaLoad(wiring.Component):
         writing, marked = Signal(), Signal()
         mark = Signal(data.StructLayout({"signal": len(isa.Unit), "pc": 16}), reset_less=True)
         write = Signal.like(self.vmem.req.payload, name="write", reset_less=True)
-        ahead = Signal(beat_bytes)
-        m.d.comb += ahead.eq(lanes_below(at, beat_bytes))
-        bytes_below = Cat(bit.replicate(8) for bit in ahead)
-        merged = Signal(8 * beat_bytes)
+        ahead, merged = Signal(8 * beat_bytes), Signal(8 * beat_bytes)
         turn = Signal.like(at)
         m.d.comb += [
-            merged.eq((Value.cast(held.data) & ~bytes_below) | (Value.cast(port.payload.data) & bytes_below)),
+            ahead.eq(bytes_below(at, beat_bytes)),
+            merged.eq((Value.cast(held.data) & ~ahead) | (Value.cast(port.payload.data) & ahead)),
             turn.eq(at - walk.offset),
         ]
         turned = rotate_down(m, "turned", merged, turn, 8)

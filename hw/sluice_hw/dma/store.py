@@ -1,6 +1,6 @@
 """The store engine: rows in VMEM to trains of HBM slices."""
 
-from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
@@ -9,7 +9,7 @@ from amaranth.utils import ceil_log2
 from .. import isa
 from ..config import ChipConfig
 from ..interfaces import ADDR_BITS, VMEM_LATENCY, SlicePortSignature, UnitSignature, VmemReadSignature
-from ..lanes import lanes_below, rotate_down
+from ..lanes import bytes_below, lanes_below, rotate_down
 from ..tokens import token_cause
 from .front import TrainFront
 from .walk import RowWalk
@@ -215,7 +215,7 @@ class _Packer(wiring.Component):
         end = Signal(beat_bits + 2)
         upto = Signal(beat_bits + 1)
         turn = Signal(beat_bits)
-        below, used = Signal(beat_bytes), Signal(beat_bytes)
+        old, filled = Signal(8 * beat_bytes), Signal(8 * beat_bytes)
         out_valid, out = Signal(), Signal(8 * beat_bytes, reset_less=True)
         m.d.comb += [
             free.eq(~out_valid | self.beat.ready),
@@ -225,15 +225,13 @@ class _Packer(wiring.Component):
             upto.eq(Mux(end >= beat_bytes, beat_bytes, end)),
             final.eq(emit & (sent == train.beats - 1)),
             turn.eq(place.offset - fill),
-            below.eq(lanes_below(fill, beat_bytes)),
-            used.eq(lanes_below(upto, beat_bytes)),
+            old.eq(bytes_below(fill, beat_bytes)),
+            filled.eq(bytes_below(upto, beat_bytes)),
             chunks.r_en.eq(self.moves & ~padding), places.r_en.eq(self.moves & ~padding),
             trains.r_en.eq(self.moves & final),
             self.beat.valid.eq(out_valid), Value.cast(self.beat.payload.data).eq(out),
         ]  # fmt: skip
         turned = rotate_down(m, "turned", chunks.r_data, turn, 8)
-        old = Cat(bit.replicate(8) for bit in below)
-        filled = Cat(bit.replicate(8) for bit in used)
         joined = Signal(8 * beat_bytes)
         m.d.comb += joined.eq((part & old) | (turned & ~old))
         with m.If(free):
