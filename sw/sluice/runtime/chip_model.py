@@ -24,7 +24,7 @@ _PORTS = ("clk", "rst", "irq", "s_axi*")
 #: The memory behind the chip, in Verilator's words.
 _MEMORY = rf"{TOP}__DOT__memory__DOT__(\w+__DOT__)?ram__DOT__mem"
 #: Generated code of the array, and the number of PEs from which on it alone counts.
-_HOT = r"__DOT__array__DOT__pes__DOT__"
+_HOT = r"__DOT__array__DOT__\w+__DOT__step__DOT__"
 _LARGE_ARRAY = 1024
 
 
