@@ -22,9 +22,16 @@ from verif.unit.compiler.random_graphs import random_image_graph
 
 __all__ = ["CASES", "CHIPS", "Case", "chip"]
 
-#: Presets, and a chip whose sizes are no powers of two.
-CHIPS: dict[str, ChipConfig] = {**PRESETS, "wide": CONFIGS["wide"]}
+#: Presets, a chip whose sizes are no powers of two, and one whose memory moves three beats in four cycles.
+CHIPS: dict[str, ChipConfig] = {
+    **PRESETS, "wide": CONFIGS["wide"],
+    "narrow": PRESETS["small"].replace(name="narrow", hbm_bytes_per_cycle=24),
+}
 _EXAMPLES = Path(__file__).parents[2] / "examples" / "asm"
+
+
+#: A program that was to stay unseen and found a mistake in the model (a load that ended twice).
+_SEEN = {"wide-matmul-59x83x53-i32"}
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,8 @@ class Case:
     @property
     def unseen(self) -> bool:
         """Whether the cost model must not have been tuned with it: two of five, by the name's hash."""
+        if str(self) in _SEEN:
+            return False
         return hashlib.sha256(f"{self.config} {self.name}".encode()).digest()[0] % 5 < 2
 
     def __str__(self) -> str:
@@ -90,11 +99,12 @@ _MATMULS = {
     "edgetpu": "1x1x1 64x64x64 128x512x256 1x256x256 200x300x100:i32 256x256x256 512x512x512 500x64x64:relu 33x700x90",
     "mid128": "1x1x1 128x128x128 1x1024x1024 8x1024x1024 32x1024x1024 128x1024x1024 512x512x512 1024x768x768 "
               "1024x1024x1024 100x300x200 300x500x700:i32 1000x128x128:relu",
+    "v1-ddr3": "1x1x1 256x256x256 1x512x512 64x512x512 100x300x700 512x256x256:relu",
+    "narrow": "1x1x1 16x16x16 63x64x64:relu 64x256x64 1x128x128 33x100x47:i32 17x300x40 100x100x100 300x16x16 16x16x500",
     "v1": "1x1x1 256x256x256 1x1024x1024 64x512x512 2048x1024x1024 100x300x700 300x500x700:i32 1000x256x256:relu",
 }  # fmt: skip
 # On `wide` some do not fit.
 _RANDOM = {"tiny": range(12), "small": range(12), "wide": (0, 1, 4, 5, 6, 9, 10)}
-_MATMULS["v1-ddr3"] = _MATMULS["v1"]
 
 
 def _cases() -> list[Case]:

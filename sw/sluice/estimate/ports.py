@@ -148,8 +148,6 @@ class Ports:
         self._time = 0
         self._in_cycle = False
         self._gone: list[Stream] = []
-        #: Cycles that were stepped.
-        self.stepped = 0
 
     def add(self, stream: Stream) -> None:
         """A stream begins in this cycle."""
@@ -202,7 +200,6 @@ class Ports:
                 taken = s.step(time, taken)
             self._in_cycle = False
             time += 1
-            self.stepped += 1
             if self._gone:
                 engine.now = time
                 gone, self._gone = self._gone, []

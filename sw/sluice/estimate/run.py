@@ -10,12 +10,13 @@ from sluice_hw import isa
 from sluice_hw.config import ChipConfig
 from sluice_hw.isa import Unit
 
-from .dma import TimedLoad, TimedStore
 from .engine import Engine
 from .errors import EstimateError
 from .issue import Issue
+from .load import TimedLoad
 from .mxu import TimedMatrix
 from .result import Estimate
+from .store import TimedStore
 from .timing import Timing
 from .vpu import TimedVector
 

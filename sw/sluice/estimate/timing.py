@@ -10,9 +10,9 @@ from __future__ import annotations
 from sluice_hw.accumulator import PASSES
 from sluice_hw.config import ChipConfig
 from sluice_hw.dma.load import trains_in_flight
-from sluice_hw.dma.store import CHUNKS, PACKED, UNFINISHED
+from sluice_hw.dma.store import CHUNKS, UNFINISHED
 from sluice_hw.feeder import FEED_LATENCY, ROWS_AHEAD, SLOTS
-from sluice_hw.interfaces import ACC_LATENCY, VMEM_LATENCY
+from sluice_hw.interfaces import VMEM_LATENCY
 from sluice_hw.vpu.lane import EpilogueLane
 from sluice_hw.vpu.params import PARAM_READS
 from sluice_hw.vpu.unit import NARROW_ROWS, RESIDUAL_ROWS, WIDE_ROWS
@@ -59,8 +59,8 @@ class Timing:
     READ_TO_BEAT = VMEM_LATENCY + PLAIN + 1
     #: Store: from the last beat's transfer to the answer.
     ANSWER = 1
-    #: Store: trains in the packer, unfinished ops, reads not packed.
-    PACKED, UNFINISHED, CHUNKS = PACKED, UNFINISHED, CHUNKS
+    #: Store: unfinished ops, reads not packed.
+    UNFINISHED, CHUNKS = UNFINISHED, CHUNKS
 
     # -- matrix unit -----------------------------------------------------------------------------------------------
     #: From a FEED_SHAPE to the first PULSE_ARRAY that may start: the product of its counts.
@@ -107,7 +107,6 @@ class Timing:
     NARROW_ROWS, WIDE_ROWS, RESIDUAL_ROWS = NARROW_ROWS, WIDE_ROWS, RESIDUAL_ROWS
     #: Reads of LOAD_PARAMS, and from the last one's grant to its token.
     PARAM_READS, PARAM_TO_TOKEN = PARAM_READS, VMEM_LATENCY + 1
-    ACC_LATENCY = ACC_LATENCY
 
     def __init__(self, config: ChipConfig) -> None:
         self.config = config

@@ -92,8 +92,7 @@ class Tile(Stream):
         if self.unlock is None:
             # Rows of a tile that feeds the array make room as fast as these can be asked for.
             room = min(left, self._loader.room(locked=True))
-            self._pauses_at = self._since + room
-            engine.at(self._pauses_at, lambda: self._pause(version))
+            engine.at(self._since + room, lambda: self._pause(version))
             if room == left:
                 self._set_asked(self._since + left - 1)
             return
