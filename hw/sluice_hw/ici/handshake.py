@@ -37,6 +37,8 @@ class Handshake(wiring.Component):
     say_hello, say : Out
         Send this greeting in place of a frame.
     state : Out(State)
+    ready : Out(1)
+        The other end is up, too: flits sent before would be lost on it and sent again.
     reason : Out(Reason)
     mismatch : Out(Parameter)
         The first parameter that differs, with ``theirs`` its value at the other end.
@@ -57,6 +59,7 @@ class Handshake(wiring.Component):
             "say_hello": Out(1),
             "say": Out(hello_layout()),
             "state": Out(2),
+            "ready": Out(1),
             "reason": Out(3),
             "mismatch": Out(3),
             "theirs": Out(16),
@@ -110,6 +113,8 @@ class Handshake(wiring.Component):
                     die(Reason.CLOSED)
             with m.Case(State.UP):
                 m.d.sync += quiet.eq(Mux(heard, 0, quiet + 1))
+                with m.If(self.frame | (self.hello & self.greeting.up)):
+                    m.d.sync += self.ready.eq(1)
                 m.d.sync += stalled.eq(Mux(self.waiting & ~self.progress, stalled + 1, 0))
                 with m.If(quiet == c.dead_after):
                     die(Reason.SILENT)

@@ -131,7 +131,7 @@ class Link(wiring.Component):
             encoder.frame.seq.eq(tx.seq), encoder.frame.flit.eq(tx.flit), encoder.frame.feedback.eq(rx.feedback),
             self.wire_out.valid.eq(encoder.wire.valid), self.wire_out.word.eq(encoder.wire.word),
             # Life.
-            rx.clear.eq(hand.state == State.CLEAR), hand.cleared.eq(rx.cleared), tx.enable.eq(up),
+            rx.clear.eq(hand.state == State.CLEAR), hand.cleared.eq(rx.cleared), tx.enable.eq(up & hand.ready),
             hand.waiting.eq(tx.waiting != 0), hand.progress.eq(tx.progress), hand.overflow.eq(rx.overflow),
             # A router that is gone ends the link once everything that it sent has arrived.
             hand.close.eq(self.rx.dead | (self.tx.ended & (tx.waiting == 0))),

@@ -77,11 +77,12 @@ class LinkConfig:
         check("map_bits", 1, 32)
         derive("reserve", self.vc_depth)
         check("reserve", self.vc_depth, 1 << 12)
-        # Half a round trip more than one, so that a flit that had to be sent again holds nothing up. The credits that
-        # wait at the router are part of window and pool.
+        # A flit holds its place for a round trip when nothing is lost. One that was lost once arrives a round trip
+        # later, lost twice two, and those behind it wait: with three round trips neither holds anything up. The credits
+        # that wait at the router are part of window and pool.
         waiting = self.vcs * self.vc_depth
-        derive("window", 1 << _clog2(self.round_trip + self.round_trip // 2 + waiting))
-        derive("pool", self.round_trip + self.round_trip // 2 + self.vcs * self.reserve)
+        derive("window", 1 << _clog2(3 * self.round_trip + waiting))
+        derive("pool", 3 * self.round_trip + self.vcs * self.reserve)
         check("window", 2, 1 << 13)
         if self.window & (self.window - 1):
             raise ValueError(f"link window must be a power of two, not {self.window}")

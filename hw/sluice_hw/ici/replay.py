@@ -66,7 +66,7 @@ class ReplaySender(wiring.Component):
             "progress": Out(1),
             "nonsense": Out(1),
         })
-        names = ("acked", "unsent", "accepted", "settled", "heard", "next_number")
+        names = ("acked", "unsent", "accepted", "settled", "heard", "next_number", "first", "last", "oldest")
         #: The numbers, by name, and ``resend``: one is about to be sent again. For checks.
         self.numbers = {name: Signal(config.seq_bits, name=name) for name in names} | {"resend": Signal(name="resend")}
 
@@ -84,8 +84,9 @@ class ReplaySender(wiring.Component):
         # Sequence numbers: acked <= unsent <= accepted <= acked + window.
         n = self.numbers
         acked, unsent, accepted = n["acked"], n["unsent"], n["accepted"]
-        # Transmission numbers: settled <= heard <= next_number <= settled + window.
+        # Transmission numbers: oldest <= settled <= heard <= next_number <= oldest + window.
         settled, heard, next_number = n["settled"], n["heard"], n["next_number"]
+        first, last, oldest = n["first"], n["last"], n["oldest"]
         arrived = Signal(c.map_bits)
 
         m.d.comb += [
@@ -109,28 +110,37 @@ class ReplaySender(wiring.Component):
             m.d.comb += self.progress.eq(ack_step != 0)
         m.d.comb += self.nonsense.eq(self.feedback_valid & ~believed)
 
-        # Settle transmissions: all that arrived at once, or one that was lost, which is sent again.
+        # Settle transmissions: all that arrived at once, or one that was lost, which is sent again. Those whose fate
+        # only lost frames told become suspects, first..last, and are sent again to be safe when nothing else is to be
+        # settled; meanwhile the news is read on, so that one outage does not make later transmissions suspect.
         lag = number("lag")
         lost_mask = Signal(c.map_bits)
-        m.d.comb += lag.eq(heard - settled)
+        suspects = first != last
+        m.d.comb += [lag.eq(heard - settled), oldest.eq(Mux(suspects, first, settled))]
         with m.If(lag < c.map_bits):
-            m.d.comb += lost_mask.eq(~arrived & ((1 << lag[: max(1, c.map_bits.bit_length())]) - 1))
+            m.d.comb += lost_mask.eq(~arrived & ((1 << lag[: c.map_bits.bit_length()]) - 1))
         with m.Else():
             m.d.comb += lost_mask.eq(~arrived)
         found, found_number = Signal(), number("found_number")
-        with m.If(lag > c.map_bits):
-            # Too many frames of the far end were lost: not known, and sent again to be safe.
-            m.d.comb += [found.eq(1), found_number.eq(settled)]
-        with m.Else():
-            for i in range(c.map_bits):  # the last assignment holds: the oldest
-                with m.If(lost_mask[i]):
-                    m.d.comb += [found.eq(1), found_number.eq(heard - 1 - i)]
+        for i in range(c.map_bits):  # the last assignment holds: the oldest
+            with m.If(lost_mask[i]):
+                m.d.comb += [found.eq(1), found_number.eq(heard - 1 - i)]
+        # A number is free again when all before it are settled, so suspects go first when numbers run out.
+        flying = number("flying")
+        m.d.comb += flying.eq(next_number - oldest)
         m.d.comb += ring.raddr.eq(found_number[:-1])
         resend = n["resend"]
+        m.d.sync += resend.eq(0)
         with m.If(self.enable):
-            m.d.sync += [settled.eq(Mux(found, found_number + 1, heard)), resend.eq(found)]
-        with m.Else():
-            m.d.sync += resend.eq(0)
+            with m.If(lag > c.map_bits):
+                m.d.sync += [settled.eq(heard - c.map_bits), last.eq(heard - c.map_bits), first.eq(oldest)]
+            with m.Elif(suspects & (~found | (flying >= c.window - 1))):
+                m.d.comb += ring.raddr.eq(first[:-1])
+                m.d.sync += [first.eq(first + 1), resend.eq(1)]
+                with m.If(~found):
+                    m.d.sync += settled.eq(heard)
+            with m.Else():
+                m.d.sync += [settled.eq(Mux(found, found_number + 1, heard)), resend.eq(found)]
 
         # One transmission per cycle: again, or a new one.
         old, again_step = Signal(), number("again_step")  # acknowledged in the meantime
@@ -140,7 +150,7 @@ class ReplaySender(wiring.Component):
             again_step.eq(ring.rdata - acked),
             old.eq(again_step >= ack_limit),
             use_again.eq(self.enable & resend & ~old),
-            use_new.eq(self.enable & ~use_again & (unsent != accepted) & ((next_number - settled)[:bits] < c.window)),
+            use_new.eq(self.enable & ~use_again & (unsent != accepted) & (flying < c.window)),
             seq.eq(Mux(use_again, ring.rdata, unsent)),
             flits.raddr.eq(seq[:-1]),
             ring.we.eq(use_again | use_new), ring.waddr.eq(next_number[:-1]), ring.wdata.eq(seq),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Array, Module, Mux, Signal, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -11,7 +11,9 @@ from ..ram import Ram1R1W
 
 __all__ = ["Store"]
 
-#: Rows up to which Amaranth's own memory serves, which proofs and its simulator can look into.
+#: Rows up to which registers serve.
+_TINY = 8
+#: Rows up to which Amaranth's own memory serves, which its simulator can look into.
 _SMALL = 64
 
 
@@ -38,7 +40,12 @@ class Store(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         rdata = Signal(self.width)
-        if self.depth <= _SMALL:
+        if self.depth <= _TINY:
+            rows = Array(Signal(self.width, name=f"row_{i}", reset_less=True) for i in range(self.depth))
+            m.d.sync += rdata.eq(rows[self.raddr])
+            with m.If(self.we):
+                m.d.sync += rows[self.waddr].eq(self.wdata)
+        elif self.depth <= _SMALL:
             m.submodules.memory = memory = Memory(shape=unsigned(self.width), depth=self.depth, init=[])
             write, read = memory.write_port(), memory.read_port()
             m.d.comb += [

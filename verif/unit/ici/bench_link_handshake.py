@@ -68,7 +68,7 @@ async def greets_until_its_nonce_comes_back(dut):
     await hear(dut, dead=1, seen=1, echo=nonce)
     assert int(dut.state.value) == State.HELLO
     await hear(dut, seen=1, echo=nonce)
-    assert int(dut.state.value) == State.UP and not int(dut.say_hello.value)
+    assert int(dut.state.value) == State.UP and not int(dut.say_hello.value) and not int(dut.ready.value)
     # It answers one who is not up, and not one who is.
     dut.hello.value = 1
     for up in (0, 1):
@@ -113,11 +113,13 @@ async def silence(dut):
     dut.rst.value = 1
     await wait(dut, 1)
     await come_up(dut)
-    for _ in range(3):  # a frame in time keeps it alive
+    assert not int(dut.ready.value)
+    for _ in range(3):  # a frame in time keeps it alive, and shows that the other end is up
         await wait(dut, CONFIG["dead_after"] - 1)
         dut.frame.value = 1
         await wait(dut, 1)
         dut.frame.value = 0
+        assert int(dut.ready.value)
     await wait(dut, CONFIG["dead_after"])
     assert int(dut.state.value) == State.UP
     await wait(dut, 1)

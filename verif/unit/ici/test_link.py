@@ -14,9 +14,8 @@ from sluice_hw.ici.link import Link
 from sluice_hw.ici.link_config import LinkConfig
 from verif.link_model import TORUS, Channel, Pair, Router
 
-#: Built for a cable of 10 cycles; tests use it with others, too.
+#: Built for a cable of 10 cycles; tests use it with others, too. At 90 % loss it dies once in 10^18 cycles.
 FIELDS = {"latency": 10, "dead_after": 400, "stall_after": 20000}
-QUIET = {"dead_after": 1 << 20, "stall_after": 1 << 21, "latency": 10}
 
 FAULTS = {
     "none": {},
@@ -47,7 +46,7 @@ def finish(pair: Pair, cycles: int = 400_000) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults(fault, seed):
-    with Pair(seed=seed, **QUIET) as pair:
+    with Pair(seed=seed, **FIELDS) as pair:
         there, back = Channel(latency=10, **FAULTS[fault]), Channel(latency=3, **FAULTS[fault])
         pair.channels(there, back)
         pair.routers(Router(), Router(rate=0.7, take=0.5))
@@ -64,7 +63,7 @@ def test_faults(fault, seed):
 def test_full_rate(latency, seed):
     """Without errors a flit leaves in every cycle, on one channel as on four."""
     for channels in (0b1111, 0b0100):
-        with Pair(seed=seed, **QUIET) as pair:
+        with Pair(seed=seed, **FIELDS) as pair:
             pair.channels(Channel(latency=latency))
             pair.routers(Router(channels=channels))
             pair.run(1000)
@@ -77,7 +76,7 @@ def test_full_rate(latency, seed):
 def test_pipeline_latency(seed):
     """One flit on an idle link takes the cable's latency and the two ends' registers."""
     for latency in (1, 7, 100):
-        with Pair(seed=seed, **QUIET) as pair:
+        with Pair(seed=seed, **FIELDS) as pair:
             pair.channels(Channel(latency=latency))
             pair.routers(Router(rate=0.0), Router(rate=0.0))
             pair.run(1000)
@@ -88,7 +87,7 @@ def test_pipeline_latency(seed):
 
 def test_blocked_channels_do_not_block_others(seed):
     """Channels that nobody reads fill their share of the pool, and the last one still has its reserve."""
-    with Pair(seed=seed, **QUIET) as pair:
+    with Pair(seed=seed, **FIELDS) as pair:
         pair.channels(Channel(latency=10, drop=0.05))
         pair.routers(Router(), Router(flits=0, blocked=0b1110))
         pair.run(3000)
@@ -160,7 +159,7 @@ def test_restart(seed):
 @pytest.mark.parametrize("periods", [(1000, 1001), (1000, 700), (1000, 3300), (3300, 1000)])
 def test_unrelated_clocks(periods, seed):
     """Through the elastic buffer at any ratio, with faults on top; the slower clock sets the pace."""
-    with Pair(seed=seed, periods=periods, elastic=16, **QUIET) as pair:
+    with Pair(seed=seed, periods=periods, elastic=16, **FIELDS) as pair:
         pair.channels(Channel(latency=10))
         pair.routers(Router())
         pair.run(2000)
@@ -177,7 +176,7 @@ def test_unrelated_clocks(periods, seed):
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("change", "parameter", "theirs"), [
-    ({"pool": 50}, Parameter.POOL, 50), ({"window": 64}, Parameter.SEQ_BITS, 7),
+    ({"pool": 50}, Parameter.POOL, 50), ({"window": 128}, Parameter.SEQ_BITS, 8),
     ({"map_bits": 8}, Parameter.MAP_BITS, 8),
     (None, Parameter.FLIT_BITS, 32 + 2 + 3),
 ])  # fmt: skip

@@ -64,6 +64,6 @@ def test_where_the_distance_ends():
     assert not distance_at_least_6(5244 + CRC_BITS)
 
 
-@pytest.mark.parametrize("length", [7, 102, 250])
+@pytest.mark.parametrize("length", [pytest.param(7, marks=pytest.mark.soak), 193])
 def test_hardware(length):
     run_bench(Crc(length), "verif.unit.ici.bench_link_crc", name=f"link_crc_{length}", env={"LENGTH": str(length)})

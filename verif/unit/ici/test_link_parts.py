@@ -18,7 +18,7 @@ def test_handshake():
               name="link_handshake", opt="-O0")  # fmt: skip
 
 
-@pytest.mark.parametrize("latency", [1, 9])
+@pytest.mark.parametrize("latency", [*(pytest.param(n, marks=pytest.mark.soak) for n in (1, 2)), 9])
 def test_channel(latency):
     run_bench(Channel(bits=40, latency=latency, seed=latency), "verif.unit.ici.bench_link_channel",
               name=f"link_channel_{latency}", env={"LATENCY": str(latency)}, opt="-O0")  # fmt: skip
