@@ -297,7 +297,8 @@ class Feeder(wiring.Component):
             behind = port.x + length - placed.line_bytes  # bytes right of it
             cut_left = placed.pad & port.x[-1]
             cut_right = placed.pad & (behind > 0)
-            inside = ~placed.pad | (~port.y[-1] & (port.y < placed.height))
+            # Lines of no bytes have no inside; what is left between two cuts is never empty otherwise.
+            inside = ~placed.pad | (~port.y[-1] & (port.y < placed.height) & (placed.line_bytes != 0))
             some = ~(cut_left & (before >= length)) & ~(cut_right & (behind >= length))
             with m.If(step):
                 m.d.sync += [
