@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sluice.estimate import EstimateError, estimate
 from sluice_hw.config import ChipConfig
 
 from .compiled import Compiled, Constant, TensorSpec
@@ -13,7 +14,7 @@ from .lower_matmul import MatmulAddresses, emit_matmul
 from .lower_segment import SegmentAddresses, SegmentEmitter
 from .partition import choose_partition
 from .place import HbmMap
-from .plan_matmul import plan_matmul
+from .plan_matmul import MatmulPlan, plan_matmul
 from .segment import SegmentPlan
 from .steps import ArrayStep, Lowered, lower_graph
 from .tiles import pack_tiles
@@ -130,7 +131,18 @@ class _Matmul(_Compilation):
         assert isinstance(step, ArrayStep)
         where, path = f"matmul '{step.name}'", step.path
         m = step.rows * self.lowered.units
-        plan = plan_matmul(config, m, step.k, step.n, wide=path.wide, params=path.params, where=where)
+
+        def judge(plan: MatmulPlan) -> int:
+            """Cycles by the cost model, from the plan's program; where its operands lie makes no difference."""
+            e = Emitter(config)
+            try:
+                emit_matmul(e, plan, path, MatmulAddresses(0, 0, 0, 0), where)
+                e.halt()
+                return estimate(e.finish(where), config).cycles
+            except (CompileError, EstimateError):
+                return plan.cycles
+
+        plan = plan_matmul(config, m, step.k, step.n, wide=path.wide, params=path.params, where=where, judge=judge)
         weights = self.constant(f"weights {step.name}", plan.weights.pack(step.weights))
         parameters = 0
         if path.params:

@@ -5,6 +5,7 @@ What the three kinds of plan mean stands in ``lower_matmul``, which emits them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -22,6 +23,11 @@ __all__ = ["MODES", "MatmulMemory", "MatmulPlan", "Walk", "plan_matmul"]
 MODES = ("resident", "streamed", "blocked")
 #: Groups whose sums may stand in the accumulators, and result panels in VMEM.
 GROUPS, PANELS = 4, 3
+#: Plans that a better model is asked about: so many, whose estimates are so near to the best one, of so few tiles
+#: (times blocks) that the answer comes at once.
+_JUDGED, _NEAR, _JUDGED_TILES = 8, 1.25, 512
+#: What it has to promise for another plan than the one with the best estimate.
+_WORTH = 1.005
 
 
 @dataclass(frozen=True)
@@ -302,11 +308,13 @@ class MatmulPlan:
         total = float(max(ready + 4 + cost.weights, ready + cost.beats(piece_a) + 2 + cost.feed))
         # In the first group the block's own activations come in as well.
         total += max(0.0, cost.beats((piece_a + piece_b) * pieces) - kt * cost.tile(self.sizes[0]))
+        a, b = piece_a * pieces, piece_b * pieces
         for index, rows in enumerate(self.sizes[:1] + self.sizes[-1:] if self.blocks > 1 else self.sizes):
-            total += self._block(group, rows, index == 0, piece_a * pieces, piece_b * pieces) * nt
+            # Behind the last block there is none whose activations it would load.
+            ahead = a if self.mode == "blocked" or index == 0 else 0
+            total += self._block(group, rows, index == 0, ahead, b) * nt
         if self.blocks > 2:
-            per = self._block(group, self.sizes[1], False, piece_a * pieces, piece_b * pieces) * nt
-            total += per * (self.blocks - 2)
+            total += self._block(group, self.sizes[1], False, a, b) * nt * (self.blocks - 2)
         last = self.sizes[-1]
         store = cost.store_fill + cost.beats(size * ceil_div(last * c.cols * self.out_bytes, size))
         return int(total) + c.rows + c.cols + cost.vector(last, wide=self.wide) + store
@@ -343,6 +351,10 @@ def _cuts(config: ChipConfig, m: int) -> list[tuple[int, ...]]:
         counts.add(ceil_div(m, step))
         step *= 2
     cuts = set()
+    half = round_up(ceil_div(m, 2), config.rows)
+    for last in (config.rows, 2 * config.rows):
+        if half <= most and m - half > last:
+            cuts.add((half, m - half - last, last))
     for count in counts:
         if count < 1 or ceil_div(m, count) > most:
             continue
@@ -374,7 +386,7 @@ def _pieces_to_try(config: ChipConfig, block: int, k_tiles: int) -> list[int]:
 
 def plan_matmul(
     config: ChipConfig, m: int, k: int, n: int, *, wide: bool, params: bool, where: str = "matmul",
-    mode: str | None = None, block: int | None = None,
+    mode: str | None = None, block: int | None = None, judge: Callable[[MatmulPlan], int] | None = None,
 ) -> MatmulPlan:  # fmt: skip
     """The plan with the fewest estimated cycles among those that fit.
 
@@ -386,6 +398,8 @@ def plan_matmul(
         Whether strips have parameters.
     mode, block
         Only plans of this mode, of blocks of this size.
+    judge
+        A better model of a plan's cycles, which decides between those that are nearly the best by their own estimates.
 
     Raises
     ------
@@ -405,14 +419,26 @@ def plan_matmul(
         for ring in ((2,) if how == "resident" else (2, 4, 8))
     ]
     reason: DoesNotFit | None = None
+    best: dict[tuple, MatmulPlan] = {}
     # Rings that are deeper cost nothing but memory.
     for plan in sorted(plans, key=lambda p: (p.cycles, MODES.index(p.mode), -p.ring)):
+        if best and (len(best) == _JUDGED or plan.cycles > _NEAR * next(iter(best.values())).cycles):
+            break
         try:
             _ = plan.memory
         except DoesNotFit as error:
             if reason is None or error.needed - error.free < reason.needed - reason.free:
                 reason = error
             continue
-        return plan
+        best.setdefault((plan.sizes, plan.piece, plan.mode), plan)
+        if judge is None or plan.blocks * plan.strips.count * plan.k_tiles.count > _JUDGED_TILES:
+            break
+    if best:
+        first = next(iter(best.values()))
+        if judge is None or len(best) == 1:
+            return first
+        cycles = {key: judge(plan) for key, plan in best.items()}
+        fewest = min(cycles, key=lambda key: cycles[key])
+        return best[fewest] if _WORTH * cycles[fewest] < next(iter(cycles.values())) else first
     assert reason is not None
     raise reason.within(where)

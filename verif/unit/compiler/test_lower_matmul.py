@@ -84,6 +84,20 @@ def test_plans(config: ChipConfig, mode: str, seed: int, force) -> None:  # noqa
         assert not find_races(compiled.program, config)
 
 
+def test_judge() -> None:
+    """A better model decides between plans, but not for a gain that is hardly one, and not where it would take long."""
+    def plan(judge, m: int = 40):  # noqa: ANN001, ANN202
+        return plan_matmul(TINY, m, 100, 26, wide=False, params=False, judge=judge)
+
+    first, asked = plan(None), []
+    assert plan(lambda p: asked.append(p) or 1000 - (p != first)) == first
+    assert len({(p.sizes, p.piece, p.mode) for p in asked}) == len(asked) > 1
+    assert plan(lambda p: 1000 - 100 * (p == asked[-1])) == asked[-1]
+    asked.clear()
+    plan(lambda p: asked.append(p) or 0, m=4000)
+    assert not asked
+
+
 def test_few_accumulators(seed: int, force) -> None:  # noqa: ANN001
     """Regions that hold few blocks, and not a whole number of them: sums must not meet those of groups before."""
     for rows, block in [(8, 4), (12, 4), (10, 4), (13, 4), (17, 4), (7, 4), (4, 4), (9, 1), (2, 1)]:
