@@ -16,8 +16,9 @@ from sluice.errors import UsageError
 from sluice_hw import isa
 from sluice_hw.config import ChipConfig
 
-__all__ = ["Signal", "fst_signals", "save_text", "write_save_file"]
+__all__ = ["Signal", "fst_signals", "fst_times", "save_text", "write_save_file"]
 
+_HEADER = 0
 _HIERARCHY_GZIP, _HIERARCHY_LZ4, _HIERARCHY_LZ4_TWICE, _WRAPPER = 4, 6, 7, 254
 _SCOPE, _UPSCOPE, _ATTRIBUTE, _ATTRIBUTE_END = 254, 255, 252, 253
 
@@ -56,6 +57,24 @@ def fst_signals(path: str | Path) -> list[Signal]:
         if kind in (_HIERARCHY_GZIP, _HIERARCHY_LZ4, _HIERARCHY_LZ4_TWICE):
             return _parse(_unpack(kind, data[at : at + size]))
     raise UsageError(f"{path}: no FST file with a hierarchy; was the simulation ended before it was written?")
+
+
+def fst_times(path: str | Path) -> tuple[int, int]:
+    """First and last time of an FST file, in its unit (1 ns in those of the rtl backend).
+
+    Raises
+    ------
+    UsageError
+        For a file that is no FST file.
+    """
+    data = Path(path).read_bytes()
+    for kind, at, size in _blocks(data):
+        if kind == _WRAPPER:
+            data = gzip.decompress(data[at + 8 : at + size])
+    for kind, at, _ in _blocks(data):
+        if kind == _HEADER:
+            return struct.unpack_from(">QQ", data, at)
+    raise UsageError(f"{path}: no FST file with a header")
 
 
 def _blocks(data: bytes):

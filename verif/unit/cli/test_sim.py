@@ -12,7 +12,7 @@ import pytest
 from sluice.build import sim_build_dir
 from sluice.cli import main
 from sluice.cli.sim import KEYS
-from sluice.waves import GROUPS, fst_signals
+from sluice.waves import GROUPS, fst_signals, fst_times
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "asm"
 
@@ -87,6 +87,35 @@ def test_verilog(build, capsys, tmp_path):
     assert capsys.readouterr().out.endswith(f"{path}: {lines} lines\n")
     for port in ("s_axil_awaddr", "s_axi_wdata", "s_axi_rlast", "irq"):
         assert re.search(rf"(input|output)[^;]*\b{port}\b", text)
+
+
+def test_waves_of_a_window(build, capsys):
+    """Cycles after the doorbell, 10 ns each; a window behind the end leaves a message and no file."""
+    argv = ["matmul", "--m", "9", "--k", "9", "--n", "9"]
+    assert main([*argv, "--waves=100:180"]) == 0
+    fst, save = map(Path, re.search(r"doorbell: gtkwave (\S+) (\S+)", capsys.readouterr().err).groups())
+    assert "100-180" in fst.name and save.is_file()
+    assert {s.name for s in fst_signals(fst)} >= {"TOP.sluice_top.irq"}
+    assert fst_times(fst) == (1000, 1795)
+    assert main([*argv, "--waves=900000:900001"]) == 0
+    out, err = capsys.readouterr()
+    assert "0 of 81 values differ" in out
+    assert "no waves: the simulation ended before cycles 900000 to 900000 after the doorbell" in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["--waves=3000:1000"], "--waves=3000:1000: a window of waves needs 0 <= FIRST < LAST, not 3000:1000"),
+        (["--waves=5"], "--waves=5: a window of waves is FIRST:LAST, cycles after the doorbell"),
+        (["--waves=1:2", "--backend", "cocotb"], "--waves=1:2 needs --backend rtl: cocotb shows all cycles or none"),
+        (["--waves=1:2", "--backend", "golden"], "--waves needs --backend rtl or cocotb: golden has no signals"),
+    ],
+)
+def test_bad_windows_are_named(build, capsys, argv, text):
+    for command in (["matmul", "--m", "1", "--k", "1", "--n", "1"], ["sim"], ["run", str(EXAMPLES / "pooling.s")]):
+        assert main([*command, *argv]) == 2
+        assert text in capsys.readouterr().err
 
 
 def test_waves(build, capsys):
