@@ -152,11 +152,16 @@ BREAKS = {
 }
 
 
-def break_case(case: Case, rng: random.Random, tries: int = 20) -> Broken | None:
-    """The case's program with one thing wrong, and what golden says to it; None when no try stops the program."""
+def break_case(case: Case, rng: random.Random, kind: str, tries: int = 20) -> Broken | None:
+    """The case's program with one thing wrong, and what golden says to it; None when no try stops the program.
+
+    Parameters
+    ----------
+    kind
+        One of :data:`BREAKS`.
+    """
+    change, errors = BREAKS[kind]
     for _ in range(tries):
-        kind = rng.choice(list(BREAKS))
-        change, errors = BREAKS[kind]
         words = list(case.lowered.program.words)
         what = change(case, words, rng)
         if what is None:

@@ -15,7 +15,7 @@ from sluice.golden.mxu import MatrixUnit
 from sluice.runtime.golden import SteppedMachine
 from sluice_hw import isa
 from verif.random_programs.compare import open_bench
-from verif.random_programs.illegal import break_case, illegal_words
+from verif.random_programs.illegal import BREAKS, break_case, illegal_words
 from verif.random_programs.legal import make_case
 from verif.random_programs.replay import from_text, run_seeds, text_of
 from verif.system.configs import RANDOM_CONFIGS
@@ -123,5 +123,6 @@ def test_broken_programs_cover_the_tables() -> None:
             lo, hi = isa.field_range(field, config)
             if hi - lo + 1 < 1 << field.width:
                 assert (int(op), number) in named, f"{op.name} {field.name}"
-    broken = break_case(make_case(config, 7), random.Random(7))
-    assert broken is not None and broken.fault.pc <= len(broken.program)
+    for kind in ("word", "address", "long", "past the end"):
+        broken = break_case(make_case(config, 7), random.Random(7), kind)
+        assert broken is not None and broken.fault.code in BREAKS[kind][1], kind
