@@ -35,6 +35,7 @@ COUNTERS = {
     "elastic_losses": "times that the elastic buffer was full and lost frames (at least one each)",
     "credit_stalls": "cycles in which a channel had no credit because its place in the pool is taken",
     "window_stalls": "cycles in which no credit was given because too many flits are not acknowledged",
+    "router_stalls": "cycles in which received flits waited and the router had no credit for any",
     "lost": "flits taken from the router whose delivery was not confirmed when the link died, or later",
 }
 
@@ -157,6 +158,7 @@ class Link(wiring.Component):
             "sent": self.tx.valid & up, "retries": tx.again & up, "delivered": self.rx.valid, "twice": rx.twice,
             "bad_frames": decoder.bad, "nonsense": tx.nonsense, "elastic_losses": dropped,
             "credit_stalls": tx.starved & up, "window_stalls": tx.full,
+            "router_stalls": rx.stalled,
             "lost": Mux(dead, Mux(counted, 0, tx.waiting) + self.tx.valid, 0),
         }
         m.d.sync += [self.counters[name].eq(self.counters[name] + steps[name]) for name in COUNTERS]

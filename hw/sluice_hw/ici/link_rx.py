@@ -29,7 +29,7 @@ class LinkRx(wiring.Component):
         The router's side, see :class:`Pool`.
     empty : Out(1)
         Nothing is left that could still go to the router.
-    overflow, twice : Out(1)
+    stalled, overflow, twice : Out(1)
     """
 
     def __init__(self, config: LinkConfig) -> None:
@@ -48,6 +48,7 @@ class LinkRx(wiring.Component):
             "out_valid": Out(1),
             "out_flit": Out(config.flit_bits),
             "empty": Out(1),
+            "stalled": Out(1),
             "overflow": Out(1),
             "twice": Out(1),
         })
@@ -79,6 +80,6 @@ class LinkRx(wiring.Component):
             self.feedback.ack.eq(order.ack), self.feedback.heard.eq(order.heard), self.feedback.map.eq(order.map),
             self.feedback.freed_vc.eq(turn), self.feedback.freed.eq(Array(list(pool.freed))[turn]),
             self.empty.eq((calm == 0) & (pool.queued == 0) & ~pool.out_valid),
-            self.overflow.eq(pool.overflow), self.twice.eq(order.twice),
+            self.stalled.eq(pool.stalled), self.overflow.eq(pool.overflow), self.twice.eq(order.twice),
         ]
         return m

@@ -86,6 +86,8 @@ class Pool(wiring.Component):
         For each channel, how many flits have left (modulo its width).
     queued : Out
         Flits in the queues.
+    stalled : Out(1)
+        Flits are queued, and the router has no credit for any.
     overflow : Out(1)
         A flit came and no place was free; or the router gave more credits than it may.
     """
@@ -105,6 +107,7 @@ class Pool(wiring.Component):
             "out_flit": Out(config.flit_bits),
             "freed": Out(config.count_bits).array(config.vcs),
             "queued": Out(range(config.pool + 1)),
+            "stalled": Out(1),
             "overflow": Out(1),
         })
         #: For checks: free places.
@@ -174,6 +177,7 @@ class Pool(wiring.Component):
             links.raddr.eq(place), flits.raddr.eq(place),
             places.give.eq(pop.any()), places.give_slot.eq(place),
             self.out_flit.eq(flits.rdata),
+            self.stalled.eq((self.queued != 0) & ~pop.any()),
             self.overflow.eq((self.store & full) | Cat(excess).any()),
         ]
         m.d.sync += [

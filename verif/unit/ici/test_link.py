@@ -95,6 +95,7 @@ def test_blocked_channels_do_not_block_others(seed):
         stuck = pair.end(1).received_vc[1:4]
         assert max(stuck) == TORUS.vc_depth
         assert pair.end(0).counters["credit_stalls"] > 0
+        assert pair.end(1).counters["router_stalls"] > 0
         pair.run(3000)
         # vc_depth flits for each round trip at least.
         assert pair.end(1).received_vc[0] - before >= 3000 // pair.config.round_trip * TORUS.vc_depth / 2
