@@ -172,18 +172,16 @@ class RoutePlan:
         if src in self.dead_nodes or dst in self.dead_nodes:
             return None
         (sx, sy), (dx, dy) = ((n % config.cols, n // config.cols) for n in (src, dst))
-        # Spreads packets over the two channels of a dimension; a flow keeps its channels and so its order.
-        mix = 7 * src + 13 * dst
-        mix ^= mix >> 3
-        mix ^= mix >> 1
-        late = mix & 1, mix >> 1 & 1
+        # Spreads packets over the two channels of a dimension. It must depend on the destination alone: flows that meet
+        # share a link fairly only if they also share a channel.
+        late = (dx + dy) & 1
         # Of the sources of a ring half take a tie either way, and so do the flows of each source.
         ways_x = _ways(sx, dx, config.cols, tie=sx + sy + dy)
         ways_y = _ways(sy, dy, config.rows, tie=sx + sy + dx)
         orders = [order, order ^ 1] if config.orders == 2 else [0]
         for turn_first in orders:
             for x_far, y_far in ((0, 0), (1, 0), (0, 1), (1, 1)):
-                choice = Choice(turn_first, ways_x[x_far], ways_y[y_far], *late)
+                choice = Choice(turn_first, ways_x[x_far], ways_y[y_far], late, late)
                 if not self._dead or not any((h.node, h.port) in self._dead for h in self.path(src, dst, choice)):
                     return choice
         return None

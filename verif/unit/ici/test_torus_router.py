@@ -81,6 +81,24 @@ def test_one_cycle_per_hop(library):
     assert len(latencies) == 1 and latencies.pop() <= 3
 
 
+@pytest.mark.parametrize("length", [1, 4])
+def test_sources_that_meet_get_equal_shares(library, length):
+    """All send to node 0 as fast as they can: of each link into it, no source gets less than 0.9 of its share."""
+    config = sized(4, 4)
+    plan = RoutePlan(config)
+    with Torus(config, library, seed=seed_of()) as torus:
+        torus.traffic(2.0, pattern="all-to-one", orders=1, length=length)
+        torus.run(2000)
+        torus.clear()
+        torus.run(6000)
+        arrived = torus.arrived()[0].astype(float)
+    for port in Port:
+        ends = {src: plan.path(src, 0, plan.choice(src, 0))[-1].port.opposite for src in range(1, config.nodes)}
+        flows = arrived[port][[src for src, last in ends.items() if last == port]]
+        assert flows.sum() > 5900
+        assert flows.min() >= 0.9 * flows.mean(), flows
+
+
 def test_responses_sink_while_requests_stand(library):
     """Requests that nobody takes fill the network; responses pass all the same."""
     config = sized(4, 4)
