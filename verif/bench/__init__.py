@@ -20,6 +20,7 @@ __all__ = ["BENCHES", "main", "table"]
 #: or a document with the printed ones as ``rows``.
 BENCHES = {
     "array": "speed of simulation: the array in both forms, and whole chips",
+    "backends": "one program on cocotb and rtl: cycles per second, time to start",
     "chip": "matmuls from HBM to HBM on the simulated chip: cycles, utilisation, what bounds them",
     "estimate": "error of the cost model over the recorded programs of all chips",
     "generate": "Verilog of the presets: time and bytes, both forms",

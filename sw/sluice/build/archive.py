@@ -105,15 +105,16 @@ class Archive:
     ) -> Path:
         """Compile one more file and link it with the archive; the cache entry that holds the product."""
         toolchain = find_toolchain()
+        fst_cflags, fst_ldflags = toolchain.fst_flags() if self.waves else ([], [])
         hashed = content_hash(_RECIPE, self.folder.name, product, cpp, *compile_flags, *link_flags, *key)
 
         def build(work: Path) -> None:
             (work / "main.cpp").write_text(cpp)
-            here = [f"-I{self.folder}", *self.compile_flags, *compile_flags]
+            here = [f"-I{self.folder}", *fst_cflags, *self.compile_flags, *compile_flags]
             archives = [str(self.folder / f"lib{name}.a") for name in ("Vtop", "verilated")]
             for command in (
                 [toolchain.cxx, *here, "-c", "-o", "main.o", "main.cpp"],
-                [toolchain.cxx, "-o", product, "main.o", *archives, *link_flags, *self.link_flags],
+                [toolchain.cxx, "-o", product, "main.o", *archives, *link_flags, *fst_ldflags, *self.link_flags],
             ):
                 run_step("C++", self.name, command, work=work, env=toolchain.environment())
             (work / "main.o").unlink()
@@ -164,17 +165,17 @@ def build_archive(
     check_build(name)
     toolchain = find_toolchain()
     clang = "clang" in toolchain.cxx_version
-    fst_cflags, fst_ldflags = toolchain.fst_flags() if waves else ([], [])
     # Two models in one process both define class Vtop: bind each library's calls to its own copy.
-    cflags = [*toolchain.cflags, "-fPIC", *([] if clang else ["-fno-gnu-unique"]), *fst_cflags]
+    cflags = [*toolchain.cflags, "-fPIC", *([] if clang else ["-fno-gnu-unique"])]
     control = "`verilator_config\n" + "".join(f'public_flat_rw -module "{top}" -var "{var}"\n' for var in public)
     make_opts = [f"OPT_FAST={opt}", "OPT_SLOW=-O0", "OPT_GLOBAL=-O1"]
     options = [
         *("--top-module", top, "--prefix", "Vtop", "-cc", "-Mdir", "obj", "--assert", "-Wno-fatal", "--vpi"),
         *("--no-timing", "--x-initial", "fast", *verilator_args, *(["--trace-fst"] if waves else [])),
         *[word for flag in cflags for word in ("-CFLAGS", flag)],
-        *[word for flag in fst_ldflags for word in ("-LDFLAGS", flag)],
     ]
+    # These name a place in the build folder, which is no input: neither the key nor the entry holds it.
+    fst_cflags = toolchain.fst_flags()[0] if waves else []
     cpu = cpu_identity() if "native" in f"{opt} {hot}" else ""
     hashed = content_hash(_RECIPE, toolchain.identity, cpu, *options, *make_opts, *(hot or ()), control, verilog)
 
@@ -192,13 +193,14 @@ def build_archive(
         text = {file: file.read_text() for file in files if "Slow" not in file.name}
         (obj / "hot.mk").write_text(_hot_rules(text, hot))
         make = [toolchain.make, "-C", "obj", "-f", "Vtop.mk", "-f", "hot.mk", f"-j{os.cpu_count() or 1}",
-                *toolchain.make_args, *make_opts]  # fmt: skip
+                *toolchain.make_args, *make_opts, f"USER_CPPFLAGS={' '.join(fst_cflags)}"]  # fmt: skip
         if toolchain.ccache:
             make.append(f"OBJCACHE={toolchain.ccache}")
         share_runtime(obj, toolchain, make_opts, lambda objects: step("C++", [*make, *objects]))
         step("C++", [*make, "libVtop.a", "libverilated.a"])
         step("C++", [*make, "flags"])
-        compile_flags, link_flags = (shlex.split(line) for line in (obj / "flags").read_text().splitlines())
+        lines = (obj / "flags").read_text().splitlines()
+        compile_flags, link_flags = ([w for w in shlex.split(line) if w not in fst_cflags] for line in lines)
         facts = {"one_edge": _one_edge("".join(text.values())), "compile_flags": compile_flags,
                  "link_flags": link_flags}  # fmt: skip
         (work / "facts.json").write_text(json.dumps(facts))

@@ -465,8 +465,10 @@ def _build(
         *[word for flag in ldflags for word in ("-LDFLAGS", flag)],
     ]
     cpu = cpu_identity() if any("native" in flag for flag in opt_flags) else ""
+    # The place of what FST tracing needs lies in the build folder, which is no input.
+    inputs = [word for word in options if word not in (*fst_cflags, *fst_ldflags)]
     key = content_hash(
-        *(RECIPE, toolchain.identity, cpu, *versions, *options, *make_opts, *map(str, sources)),
+        *(RECIPE, toolchain.identity, cpu, *versions, *inputs, *make_opts, *map(str, sources)),
         *[part for item in sorted(files.items()) for part in item],
         *texts,
     )

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from sluice.build import BuildFailed, build_archive, sim_build_dir
+from sluice.build import BuildFailed, build_archive, build_cocotb, sim_build_dir
 from sluice.build import steps as steps_module
 from sluice_hw.ram import Ram1RW
 
@@ -124,6 +124,20 @@ def test_every_input_is_in_the_key(archive, change, monkeypatch):
     monkeypatch.setattr("sluice.build.archive.cpu_identity", lambda: "a third CPU")
     build_archive(**native)
     assert keys[0] == keys[2] != keys[1] and keys[3] != keys[4], "a cache may move to another machine"
+
+
+def test_key_does_not_depend_on_the_build_folder(archive, tmp_path, monkeypatch):
+    """Also with waves, for which headers and libraries lie there: another folder may hold links to the same models."""
+    keys: list[set[str]] = [set(), set()]
+    for number, module in enumerate(("archive", "model")):
+        monkeypatch.setattr(
+            f"sluice.build.{module}.cached", lambda folder, build, n=number: keys[n].add(folder.name) or archive.folder
+        )
+    for folder in ("a", "b"):
+        monkeypatch.setenv("SLUICE_BUILD", str(tmp_path / folder))
+        build_archive("memories", MEMORIES, "memories", waves=True)
+        build_cocotb("memories", MEMORIES, "memories", waves=True)
+    assert [len(names) for names in keys] == [1, 1]
 
 
 @pytest.fixture
