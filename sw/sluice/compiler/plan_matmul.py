@@ -26,8 +26,8 @@ GROUPS, PANELS = 4, 3
 #: Plans that a better model is asked about: so many, whose estimates are so near to the best one, of so few tiles
 #: (times blocks) that the answer comes at once.
 _JUDGED, _NEAR, _JUDGED_TILES = 8, 1.25, 512
-#: What it has to promise for another plan than the one with the best estimate.
-_WORTH = 1.005
+#: What it has to promise for another plan than the one with the best estimate: more than it may be wrong by.
+_WORTH = 1.02
 
 
 @dataclass(frozen=True)
