@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import networkx as nx
 import numpy as np
 
 from .config import TorusConfig
@@ -22,10 +21,12 @@ from .flit import Message, vc_fields, vc_number
 from .interface import Port
 from .routing import neighbour, next_late, turn
 
-__all__ = ["DeadlockError", "check_deadlock_free", "dependency_graph"]
+__all__ = ["DeadlockError", "check_deadlock_free", "dependency_graph", "find_cycle"]
 
 #: A resource: ``("link", node, Port, vc)``, ``("inject", node, message)`` or ``("eject", node, message)``.
 Resource = tuple[Any, ...]
+#: What a packet that holds a resource can wait for (``networkx.DiGraph`` takes it as it is).
+Graph = dict[Resource, set[Resource]]
 
 
 class DeadlockError(ValueError):
@@ -94,8 +95,8 @@ def _edges(config: TorusConfig, order: int, late_rule: Callable[..., Any]) -> se
 
 def dependency_graph(
     config: TorusConfig, *, late_rule: Callable[..., Any] = next_late, shared_messages: bool = False
-) -> nx.DiGraph:
-    """The graph of :class:`Resource` of a torus.
+) -> Graph:
+    """The graph of a torus: for each resource, what a packet that holds it can wait for.
 
     Parameters
     ----------
@@ -106,7 +107,12 @@ def dependency_graph(
     shared_messages
         As if responses used the channels and lanes of requests, for the same reason.
     """
-    graph = nx.DiGraph()
+    graph: Graph = {}
+
+    def add(before: Resource, after: Resource) -> None:
+        graph.setdefault(before, set()).add(after)
+        graph.setdefault(after, set())
+
     for order in range(config.orders):
         edges = _edges(config, order, late_rule)
         for message in Message:
@@ -119,18 +125,41 @@ def dependency_graph(
                 return "link", code // 8, Port(code // 2 % 4), vc
 
             for before, after in sorted(edges):
-                graph.add_edge(resource(before, "inject"), resource(after, "eject"))
+                add(resource(before, "inject"), resource(after, "eject"))
                 # A packet whose link is dead leaves the network where it stands, with an error.
                 if before >= 0:
                     port, node = Port(before // 2 % 4), before // 8
-                    graph.add_edge(resource(before, ""), ("eject", neighbour(config, node, port), lane))
+                    add(resource(before, ""), ("eject", neighbour(config, node, port), lane))
     for node in range(config.nodes):
         response = Message.REQUEST if shared_messages else Message.RESPONSE
-        graph.add_edge(("eject", node, Message.REQUEST), ("inject", node, response))
+        add(("eject", node, Message.REQUEST), ("inject", node, response))
     return graph
 
 
-def check_deadlock_free(config: TorusConfig, **rules: Any) -> nx.DiGraph:
+def find_cycle(graph: Graph) -> list[Resource] | None:
+    """A cycle, resource by resource, or None. Depth first; what a search has left without a cycle is never in one."""
+    done: set[Resource] = set()
+    for start in graph:
+        if start in done:
+            continue
+        path, places = [start], {start: 0}
+        ways = [iter(graph[start])]
+        while path:
+            after = next(ways[-1], None)
+            if after is None:
+                ways.pop()
+                done.add(path[-1])
+                del places[path.pop()]
+            elif after in places:
+                return path[places[after] :]
+            elif after not in done:
+                places[after] = len(path)
+                path.append(after)
+                ways.append(iter(graph[after]))
+    return None
+
+
+def check_deadlock_free(config: TorusConfig, **rules: Any) -> Graph:
     """Build the graph and refuse a cycle.
 
     Raises
@@ -139,6 +168,7 @@ def check_deadlock_free(config: TorusConfig, **rules: Any) -> nx.DiGraph:
         With the cycle, resource by resource.
     """
     graph = dependency_graph(config, **rules)
-    if nx.is_directed_acyclic_graph(graph):
-        return graph
-    raise DeadlockError(config, [edge[0] for edge in nx.find_cycle(graph)])
+    cycle = find_cycle(graph)
+    if cycle is not None:
+        raise DeadlockError(config, cycle)
+    return graph
