@@ -1,7 +1,9 @@
 """Recorded cycles of the programs of ``cycle_programs.py``: ``baselines/cycles.json``, and the command that writes it.
 
 Each entry has the program's ``config`` and ``name``, its ``cycles`` on the chip, ``program`` (a hash of its words), and
-``history``: what it was before, oldest first, with the reason for every change. From the project's folder::
+``history``: what it was before, oldest first, with the reason for every change. The words themselves are in
+``baselines/programs.npz``, so that estimates are compared with the cycles of what really ran, whatever the compiler
+makes of the same case today. From the project's folder::
 
     make baseline REASON="why they change" [CONFIGS="tiny v1"]
 
@@ -20,13 +22,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sluice.asm import Program
 from sluice.runtime import Device
 from verif.system.cycle_programs import CASES, CHIPS, Case, chip
 
-__all__ = ["PATH", "Recorded", "load", "measure", "open_chip", "program_hash"]
+__all__ = ["PATH", "PROGRAMS", "Recorded", "load", "load_programs", "measure", "open_chip", "program_hash"]
 
 PATH = Path(__file__).with_name("baselines") / "cycles.json"
+PROGRAMS = PATH.with_name("programs.npz")
 
 #: By configuration and name.
 Recorded = dict[tuple[str, str], dict[str, Any]]
@@ -51,6 +56,20 @@ def save(recorded: Mapping[tuple[str, str], dict[str, Any]], path: Path = PATH) 
     path.write_text("[\n" + ",\n".join(json.dumps(entry) for entry in entries) + "\n]\n")
 
 
+def load_programs(path: Path = PROGRAMS) -> dict[tuple[str, str], Program]:
+    """The programs that ran, by configuration and name."""
+    if not path.is_file():
+        return {}
+    with np.load(path) as file:
+        return {tuple(key.split("/", 1)): Program.from_bytes(file[key].tobytes()) for key in file.files}
+
+
+def save_programs(programs: Mapping[tuple[str, str], Program], path: Path = PROGRAMS) -> None:
+    """Write all programs."""
+    arrays = {"/".join(key): np.frombuffer(p.to_bytes(), np.uint8) for key, p in sorted(programs.items())}
+    np.savez_compressed(path, **arrays)
+
+
 @contextmanager
 def open_chip(config: str) -> Iterator[Device]:
     """A chip to measure on."""
@@ -58,12 +77,12 @@ def open_chip(config: str) -> Iterator[Device]:
         yield device
 
 
-def measure(device: Device, case: Case) -> tuple[int, str]:
-    """Cycles and program hash of a case. Its data are what HBM holds: timing does not depend on them."""
+def measure(device: Device, case: Case) -> tuple[int, Program]:
+    """Cycles and program of a case. Its data are what HBM holds: timing does not depend on them."""
     program = case.build()
     cycles = device.run(program).cycles
     assert cycles is not None
-    return cycles, program_hash(program)
+    return cycles, program
 
 
 def change(entry: dict[str, Any] | None, case: Case, cycles: int, program: str, reason: str) -> dict[str, Any]:
@@ -85,13 +104,14 @@ def main(argv: list[str] | None = None) -> int:
     unknown = [name for name in args.configs if name not in CHIPS]
     if unknown:
         parser.error(f"unknown config {unknown[0]!r}; allowed: {', '.join(CHIPS)}")
-    recorded, changed = load(), 0
+    recorded, programs, changed = load(), load_programs(), 0
     for config in args.configs or list(CHIPS):
         cases = [case for case in CASES if case.config == config]
         with open_chip(config) as device:
             for case in cases:
                 before = recorded.get((config, case.name))
-                after = change(before, case, *measure(device, case), args.reason)
+                cycles, programs[config, case.name] = measure(device, case)
+                after = change(before, case, cycles, program_hash(programs[config, case.name]), args.reason)
                 recorded[config, case.name] = after
                 if before is not None and after is not before:
                     changed += 1
@@ -102,6 +122,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{changed} program(s) changed: give the reason to record them; nothing was written", file=sys.stderr)
         return 1
     save(recorded)
+    save_programs({key: program for key, program in programs.items() if key in recorded})
     return 0
 
 
