@@ -202,12 +202,12 @@ def test_streams():
 
 
 BUGS = {
+    "arbiter: changes its mind": (ArbiterCheck, ("locked.eq(~out.ready)", "locked.eq(0)")),
     "load: request withdrawn": (LoadCheck, ("with m.If(self.read.ready):", "if True:")),
     "load: line overwritten": (LoadCheck, ("out_free.eq(~writing | self.vmem.req.ready)", "out_free.eq(1)")),
     "store: reads without room": (StoreCheck, ("walk.active & packer.credit", "walk.active & ~self.write.ready")),
     "store: beat overwritten": (StoreCheck, ("free.eq(~out_valid | self.beat.ready)", "free.eq(1)")),
     "loader: does not wait": (LoaderCheck, ("(~asked_valid | done)", "(~asked_valid | asked_valid)")),
-    "arbiter: changes its mind": (ArbiterCheck, ("locked.eq(~out.ready)", "locked.eq(0)")),
     "arbiter: both are served": (ArbiterCheck, ("r.ready.eq(room & mine & out.ready)", "r.ready.eq(room & out.ready)")),
     "buffer: a beat too many": (SliceBufferCheck, ("with m.If(index == beats):", "with m.If(index == beats + 1):")),
     "buffer: beat changes": (SliceBufferCheck, (
