@@ -137,7 +137,7 @@ def run() -> dict[str, Any]:
     main = Bench("main")
     _say(f"router built in {main.build_s:.0f} s")
     document: dict[str, Any] = {}
-    one = main.saturation(low=0.88, high=0.96)
+    one = main.saturation(low=0.88, high=0.97)
     full = main.measure(1.0, LONG, warm=SHORT)
     eight = main.saturation(low=0.76, high=0.86, length=8)
     full8 = main.measure(1.0, SHORT, warm=SHORT, length=8)
