@@ -6,7 +6,7 @@ import pytest
 
 from sluice.build import CocotbModel
 from sluice.runtime import Device
-from sluice.runtime.chip_model import build_chip
+from sluice.runtime.chip_model import build_chip, build_library
 from verif.system.configs import CONFIGS
 
 
@@ -15,23 +15,21 @@ def tiny_model() -> CocotbModel:
     return build_chip(CONFIGS["tiny"])
 
 
-@pytest.fixture(scope="session")
-def wide_model() -> CocotbModel:
-    """Little is simulated on it, so that the C++ compiler's time counts more than the model's speed."""
-    return build_chip(CONFIGS["wide"], opt="-O1")
+def _chip(name: str) -> Iterator[Device]:
+    """In this process, with all of the host's accesses through the AXI ports, as behind cocotb."""
+    with Device(CONFIGS[name], "rtl", library=build_library(CONFIGS[name]), host_path="axi") as device:
+        yield device
 
 
 @pytest.fixture(scope="module")
-def tiny_chip(tiny_model: CocotbModel) -> Iterator[Device]:
+def tiny_chip() -> Iterator[Device]:
     """One simulation for the tests of a file."""
-    with Device(CONFIGS["tiny"], "cocotb", model=tiny_model) as device:
-        yield device
+    yield from _chip("tiny")
 
 
 @pytest.fixture(scope="module")
-def wide_chip(wide_model: CocotbModel) -> Iterator[Device]:
-    with Device(CONFIGS["wide"], "cocotb", model=wide_model) as device:
-        yield device
+def wide_chip() -> Iterator[Device]:
+    yield from _chip("wide")
 
 
 @pytest.fixture

@@ -208,4 +208,4 @@ def open_device(config, backend: str, progress: Progress, *, waves: WaveWindow |
     from sluice.waves import write_save_file
 
     save = write_save_file(fst, config)
-    progress(f"waves, {waves}: gtkwave {fst} {save}")
+    progress(f"waves{'' if waves.whole else f', {waves}'}: gtkwave {fst} {save}")

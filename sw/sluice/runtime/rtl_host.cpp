@@ -42,7 +42,7 @@ struct Context : VerilatedContext {
 
 class Chip {
 public:
-    Chip(const char* waves, uint64_t first, uint64_t last) : top{&context}, first{first}, last{last} {
+    Chip(const char* waves, uint64_t first, uint64_t last) : top{&context, ""}, first{first}, last{last} {
 #if VM_TRACE
         if (waves) {
             context.traceEverOn(true);
