@@ -223,7 +223,7 @@ def soak(library, *, flits: int) -> None:
     while total < flits:
         rows, cols = (int(n) for n in rng.integers(2, 6, 2)) if flits < 100_000 else ((8, 8) if rounds % 2 else (4, 6))
         config = sized(rows, cols)
-        cycles = min(20_000, flits // (4 * rows * cols))
+        cycles = min(6_000, flits // (4 * rows * cols))
         with Torus(config, library, seed=int(rng.integers(1, 1 << 30))) as torus:
             torus.traffic(float(rng.uniform(0.2, 1.2)), length=(1, int(rng.integers(1, 12))),
                           backpressure=int(rng.integers(0, 30)))  # fmt: skip
