@@ -8,6 +8,7 @@ its claims, which :func:`prove_bites` asks the solver for.
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import types
 from collections.abc import Mapping
@@ -222,7 +223,8 @@ def prove_bites(name: str, check: Check, *, depth: int) -> None:
     """
     check.mutant = True
     try:
-        _All({"mutant": check}).prove(name, "bmc", depth, 900)
+        worker = os.environ.get("PYTEST_XDIST_WORKER", "")  # other bugs may be tried at the same time
+        _All({"mutant": check}).prove(f"{name}{worker}", "bmc", depth, 900)
     except ProofFailed as failure:
         if "failed assertion" not in str(failure):
             raise
