@@ -176,7 +176,6 @@ def test_address_registers():
 BUGS = {
     "wraps late": ("wraps = stride.as_unsigned() >= left", "wraps = stride.as_unsigned() > left"),
     "does not return": ("self.cur.eq(self.cur - so_far)", "self.cur.eq(self.cur)"),
-    "keeps an old movement": ("m.d.sync += known.eq(known & ~self.open)", ""),
     "no products": ("self.active[i] & (self.done[i] != 0)", "self.active[i] & (self.done[i] == 0)"),
     "a bit too few": ("count.eq(COUNT_BITS),", "count.eq(COUNT_BITS - 1),"),
 }

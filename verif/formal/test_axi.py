@@ -245,7 +245,6 @@ BUGS = {
     "lite: reads starve": (LiteCheck, ("with m.Elif(ar_full):", "with m.Elif(ar_full & self.s_axil_rready):")),
     "RLAST a beat early": (FullCheck, ("coming_as.last.eq(left == 1)", "coming_as.last.eq(left <= 2)")),
     "a beat too many": (FullCheck, ("left.eq(sig(\"len\") + 1)", "left.eq(sig(\"len\") + 2)")),
-    "queue overrun": (FullCheck, ("room = answers.level + coming < _READ_AHEAD", "room = answers.level < _READ_AHEAD")),
     "B before the last beat": (FullCheck, ("with m.If(step & (left == 1)):", "with m.If(step & (left <= 2)):")),
     "B withdrawn": (FullCheck, ("with m.If(self.s_axi_bready):", "if True:")),
     "id of the latest request": (FullCheck, ("self.s_axi_bid.eq(burst_id)", "self.s_axi_bid.eq(self.s_axi_awid)")),
