@@ -213,14 +213,23 @@ with Device(TINY, sys.argv[1]) as device:
 def _interrupt(command: list[str], stream: str, sign: str) -> tuple[int, str, str]:
     """Start a program, send it SIGINT when ``sign`` is in a line of its output, and wait for its end."""
     pipe = subprocess.PIPE
-    process = subprocess.Popen([sys.executable, *command], stdout=pipe, stderr=pipe, text=True, env=_environment())
+    # Where the tests run as a job in the background, SIGINT is ignored, and the child would inherit that.
+    process = subprocess.Popen(
+        [sys.executable, *command], stdout=pipe, stderr=pipe, text=True, env=_environment(),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     out: list[str] = []
     for line in getattr(process, stream):
         out.append(line)
         if sign in line:
             break
     process.send_signal(signal.SIGINT)
-    rest = process.communicate(timeout=300)
+    try:
+        rest = process.communicate(timeout=300)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
     return process.returncode, *rest
 
 
