@@ -74,9 +74,12 @@ class _Array:
                 for times, part in self._line_parts():
                     with e.loop(MB, times):
                         self._block(part)
-        if self.streamed:
-            for _ in range(-plan.loads % self.s.plan.ring):  # the next chunk begins with the first slot
+        if self.streamed and plan.loads % self.s.plan.ring:
+            # The next chunk begins with the first slot: the tokens of all slots are taken and given again. One given by
+            # itself could be overtaken by that of the next strip.
+            for _ in range(self.s.plan.ring):
                 e.sync("ld", wait="mxu")
+            for _ in range(self.s.plan.ring):
                 e.sync("mxu", signal="ld")
 
     def _line_parts(self) -> list[tuple[int, _Part]]:

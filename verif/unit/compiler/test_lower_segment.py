@@ -246,11 +246,7 @@ def test_random_graphs(case: int, seed: int) -> None:
     assert not find_races(compiled.program, config)
 
 
-# The compiler's order is too weak here: the token of a streamed LOAD_WEIGHTS can overtake that of the SYNC before it.
-_OVERTAKEN = pytest.mark.xfail(strict=True, raises=AssertionError, reason="a LOAD_WEIGHTS' token may overtake a SYNC's")
-
-
-@pytest.mark.parametrize("image", [pytest.param(False, marks=_OVERTAKEN), True])
+@pytest.mark.parametrize("image", [False, True])
 def test_weights_larger_than_vmem(image: bool, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights of single layers pass through a ring of strips: for chunks of any size, with one slot and two."""
     config = TINY.replace(name="little", vmem_bytes=32 * 8 * (40 if image else 20), acc_bytes=1 << 11)
