@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .cache import cached, content_hash, sim_build_dir
-from .model import CocotbModel, _find_libpython, check_build
-from .steps import RECIPE, cpu_identity, run_step, share_runtime
+from .model import CocotbModel, _find_libpython
+from .steps import RECIPE, check_build, cpu_identity, library_flags, make_products, run_step
 from .toolchain import find_toolchain
 
 __all__ = ["Archive", "build_archive"]
@@ -164,9 +164,7 @@ def build_archive(
     """
     check_build(name)
     toolchain = find_toolchain()
-    clang = "clang" in toolchain.cxx_version
-    # Two models in one process both define class Vtop: bind each library's calls to its own copy.
-    cflags = [*toolchain.cflags, "-fPIC", *([] if clang else ["-fno-gnu-unique"])]
+    cflags = [*toolchain.cflags, *library_flags(toolchain)]
     control = "`verilator_config\n" + "".join(f'public_flat_rw -module "{top}" -var "{var}"\n' for var in public)
     make_opts = [f"OPT_FAST={opt}", "OPT_SLOW=-O0", "OPT_GLOBAL=-O1"]
     options = [
@@ -180,25 +178,20 @@ def build_archive(
     hashed = content_hash(_RECIPE, toolchain.identity, cpu, *options, *make_opts, *(hot or ()), control, verilog)
 
     def build(work: Path) -> None:
-        def step(what: str, command: list[str]) -> None:
-            run_step(what, name, command, work=work, env=toolchain.environment())
-
         src, obj = work / "src", work / "obj"
         src.mkdir()
         (src / "public.vlt").write_text(control)
         (src / f"{top}.v").write_text(verilog)
-        step("Verilator", [str(toolchain.verilator), *options, "src/public.vlt", f"src/{top}.v"])
+        command = [str(toolchain.verilator), *options, "src/public.vlt", f"src/{top}.v"]
+        run_step("Verilator", name, command, work=work, env=toolchain.environment())
         _leave_memories(obj)
         files = sorted(obj.glob("Vtop___024root__[0-9]*.cpp"))
         text = {file: file.read_text() for file in files if "Slow" not in file.name}
         (obj / "hot.mk").write_text(_hot_rules(text, hot))
-        make = [toolchain.make, "-C", "obj", "-f", "Vtop.mk", "-f", "hot.mk", f"-j{os.cpu_count() or 1}",
-                *toolchain.make_args, *make_opts, f"USER_CPPFLAGS={' '.join(fst_cflags)}"]  # fmt: skip
-        if toolchain.ccache:
-            make.append(f"OBJCACHE={toolchain.ccache}")
-        share_runtime(obj, toolchain, make_opts, lambda objects: step("C++", [*make, *objects]))
-        step("C++", [*make, "libVtop.a", "libverilated.a"])
-        step("C++", [*make, "flags"])
+        make_products(
+            name, work, toolchain, make_opts, ["libVtop.a", "libverilated.a", "flags"], files=["hot.mk"],
+            settings=[f"USER_CPPFLAGS={' '.join(fst_cflags)}"],
+        )  # fmt: skip
         lines = (obj / "flags").read_text().splitlines()
         compile_flags, link_flags = ([w for w in shlex.split(line) if w not in fst_cflags] for line in lines)
         facts = {"one_edge": _one_edge("".join(text.values())), "compile_flags": compile_flags,

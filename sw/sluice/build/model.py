@@ -21,8 +21,17 @@ from xml.etree import ElementTree
 
 from .cache import BuildFailed, cached, content_hash, sim_build_dir
 from .embed import launcher
-from .steps import RECIPE, cpu_identity, log_tail, run_logged, run_step, share_runtime
-from .toolchain import ToolchainError, find_toolchain
+from .steps import (
+    RECIPE,
+    check_build,
+    cpu_identity,
+    library_flags,
+    log_tail,
+    make_products,
+    run_logged,
+    run_step,
+)
+from .toolchain import find_toolchain
 
 __all__ = ["CaseResult", "CocotbModel", "Results", "SimulationFailed", "build_cocotb", "build_shared", "lint"]
 
@@ -357,8 +366,7 @@ def build_shared(
         The ``.so`` file. Load it with ``ctypes.CDLL``; several models can live in one process.
     """
     toolchain = find_toolchain()
-    # Two models in one process both define class Vtop: bind each library's calls to its own copy.
-    cflags = ["-fPIC", "-DVL_TIME_CONTEXT", *([] if "clang" in toolchain.cxx_version else ["-fno-gnu-unique"])]
+    cflags = [*library_flags(toolchain), "-DVL_TIME_CONTEXT"]
     args = ["--exe", "-o", "model.so", *verilator_args]
     args += ["--trace-fst"] if waves else []
     args += ["--coverage-line", "--coverage-toggle", "--coverage-user"] if coverage else []
@@ -417,18 +425,6 @@ def lint(verilog: str | Sequence[str], top: str, waivers: Path | None = None) ->
     cached(sim_build_dir() / "lint" / f"{top}-{key}", run)
 
 
-def check_build(name: str) -> None:
-    """Refuse names and places that make cannot build with."""
-    if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
-        raise ValueError(f"model name must be of letters, digits, '_', '-' and '.', not {name!r}")
-    root = sim_build_dir()
-    if re.search(r"\s", str(root)):
-        raise ToolchainError(
-            f"the build folder {str(root)!r} has spaces in its path, which make cannot handle. "
-            "Set SLUICE_BUILD to a folder without"
-        )
-
-
 def _build(
     name: str,
     verilog: str | Sequence[str],
@@ -485,17 +481,9 @@ def _build(
             path = f"src/{top}{index or ''}.v"
             (work / path).write_text(text)
             paths.append(path)
-
-        def step(what: str, command: list[str]) -> None:
-            run_step(what, name, command, work=work, env=toolchain.environment())
-
-        step("Verilator", [str(toolchain.verilator), *options, *map(str, sources), *paths])
-        make = [toolchain.make, "-C", "obj", "-f", "Vtop.mk", f"-j{os.cpu_count() or 1}",
-                *toolchain.make_args, *make_opts]  # fmt: skip
-        if toolchain.ccache:
-            make.append(f"OBJCACHE={toolchain.ccache}")
-        share_runtime(work / "obj", toolchain, make_opts, lambda objects: step("C++", [*make, *objects]))
-        step("C++", [*make, product])
+        command = [str(toolchain.verilator), *options, *map(str, sources), *paths]
+        run_step("Verilator", name, command, work=work, env=toolchain.environment())
+        make_products(name, work, toolchain, make_opts, [product])
         os.replace(work / "obj" / product, work / product)
         shutil.rmtree(work / "obj")
 

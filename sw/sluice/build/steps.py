@@ -14,15 +14,34 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from .cache import BuildFailed, cached, content_hash, sim_build_dir
-from .toolchain import Toolchain
+from .toolchain import Toolchain, ToolchainError
 
-__all__ = ["RECIPE", "cpu_identity", "log_tail", "run_logged", "run_step", "share_runtime"]
+__all__ = [
+    "RECIPE", "check_build", "cpu_identity", "library_flags", "log_tail", "make_products", "run_logged", "run_step",
+]  # fmt: skip
 
 #: Part of every cache key: raise it when the build steps change what they produce.
 RECIPE = "1"
 
 #: Seconds of wall time after which a run is taken for hung and ended; ``SLUICE_RUN_TIMEOUT`` overrides it.
 RUN_TIMEOUT = 3600.0
+
+
+def check_build(name: str) -> None:
+    """Refuse names and places that make cannot build with."""
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
+        raise ValueError(f"model name must be of letters, digits, '_', '-' and '.', not {name!r}")
+    root = sim_build_dir()
+    if re.search(r"\s", str(root)):
+        raise ToolchainError(
+            f"the build folder {str(root)!r} has spaces in its path, which make cannot handle. "
+            "Set SLUICE_BUILD to a folder without"
+        )
+
+
+def library_flags(toolchain: Toolchain) -> list[str]:
+    """Compiler flags of a library. Two in one process both define class Vtop: each is to call its own copy."""
+    return ["-fPIC", *([] if "clang" in toolchain.cxx_version else ["-fno-gnu-unique"])]
 
 
 def run_logged(command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) -> str:
@@ -72,7 +91,35 @@ def log_tail(log: Path, lines: int = 40) -> str:
     return "\n".join(f"  | {line}" for line in text[-lines:])
 
 
-def share_runtime(
+def make_products(
+    name: str, work: Path, toolchain: Toolchain, make_opts: Sequence[str], products: Sequence[str], *,
+    files: Sequence[str] = (), settings: Sequence[str] = (),
+) -> None:
+    """Compile what Verilator has left in ``work/obj``, with the run-time library from the cache.
+
+    Parameters
+    ----------
+    make_opts
+        Settings of make that the run-time library depends on.
+    products
+        Targets of make.
+    files, settings
+        Further makefiles in ``obj``, and settings that concern nothing but the design.
+    """
+    makefiles = [word for file in ("Vtop.mk", *files) for word in ("-f", file)]
+    make = [toolchain.make, "-C", "obj", *makefiles, f"-j{os.cpu_count() or 1}", *toolchain.make_args, *make_opts,
+            *settings]  # fmt: skip
+    if toolchain.ccache:
+        make.append(f"OBJCACHE={toolchain.ccache}")
+
+    def step(targets: Sequence[str]) -> None:
+        run_step("C++", name, [*make, *targets], work=work, env=toolchain.environment())
+
+    _share_runtime(work / "obj", toolchain, make_opts, step)
+    step(products)
+
+
+def _share_runtime(
     obj: Path, toolchain: Toolchain, make_opts: Sequence[str], compile_objects: Callable[[list[str]], None]
 ) -> None:
     """Take the objects of Verilator's run-time library from an earlier model with the same flags.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -91,7 +90,6 @@ class RtlTransport(Transport):
         self._chip = self._library.sluice_new(
             None if waves is None else os.fsencode(Path(waves).absolute()), window.first, window.end
         )
-        self._lock = threading.Lock()
         self._start = csr.csr_map(config)["CTRL"]
         size = ctypes.c_uint64()
         memory = self._library.sluice_memory(self._chip, ctypes.byref(size))
@@ -187,8 +185,7 @@ class RtlTransport(Transport):
         return self._hbm
 
     def close(self) -> None:
-        with self._lock:
-            if self._chip is not None:
-                self._hbm = np.empty(0, np.uint8)
-                self._library.sluice_delete(self._chip)
-                self._chip = None
+        if self._chip is not None:
+            self._hbm = np.empty(0, np.uint8)
+            self._library.sluice_delete(self._chip)
+            self._chip = None
