@@ -6,6 +6,7 @@ import json
 import sys
 
 from sluice.build import sim_build_dir
+from verif.tools.summary import Summary
 
 from .page import write_pages
 from .points import KINDS, functional, structural
@@ -70,6 +71,9 @@ def main() -> int:
         "line": share, "functional": sum(c > 0 for c in bins) / len(bins) if bins else None,
         **{f"{kind}_points": dict(zip(("reached", "explained", "total"), sums[kind], strict=True)) for kind in KINDS},
     }, indent=1) + "\n")  # fmt: skip
+    noted = report / "summary.json"
+    if noted.is_file():  # the session could not know it yet
+        Summary(**{**json.loads(noted.read_text()), "coverage": f"{100 * share:.1f} % of {total} lines"}).write(report)
     if share < LINE_TARGET:
         print(f"lines: {100 * share:.1f} %, less than {100 * LINE_TARGET:.0f} %", file=sys.stderr)
     return 1 if share < LINE_TARGET or stale else 0

@@ -9,6 +9,7 @@ from sluice.build.cache import atomic_write
 from verif import cover
 from verif.coverage import __main__ as report
 from verif.coverage import points, waivers
+from verif.tools.summary import Summary
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +94,9 @@ def test_report(build: Path, capsys: pytest.CaptureFixture[str], monkeypatch: py
     assert 'href="x.1.html"' in (build / "coverage" / "index.html").read_text()
 
     (build / "waivers.txt").write_text("x* | line | a li.e | it is not there\n")
+    Summary(seed=3, seconds=1, counts={"passed": 1}).write(build / "report")
     assert report.main() == 0
+    assert "- coverage: 100.0 % of 2 lines\n" in (build / "report" / "summary.md").read_text()
     assert "explained: 1 line" in capsys.readouterr().out
     assert "it is not there" in (build / "coverage" / "x.2.html").read_text()
     assert json.loads((build / "coverage" / "summary.json").read_text())["line"] == 1.0

@@ -20,7 +20,7 @@ def test_catalogue_fits_the_sources() -> None:
         compile(mutate(mutation, text), mutation.file, "exec")
 
 
-def test_catchers_exist(request: pytest.FixtureRequest) -> None:
+def test_catchers_exist() -> None:
     """Each names a test function; the parameters in brackets are checked by running it."""
     for catcher in {m.catcher for m in MUTATIONS}:
         path, _, name = catcher.partition("::")

@@ -42,8 +42,8 @@ def note_cycles(name: str, config: str, recorded: int | None, measured: int) -> 
 
 
 def command(test: str, seed: int) -> str:
-    """The command that repeats one test, from the project's folder."""
-    return f"SLUICE_SEED={seed} .venv/bin/python -m pytest '{test}'"
+    """The command that repeats one test, of the soak too, from the project's folder."""
+    return f"SLUICE_SEED={seed} .venv/bin/python -m pytest '{test}' -m ''"
 
 
 @dataclass(kw_only=True)
@@ -129,5 +129,7 @@ def rerun_failed(tests: Sequence[str], folders: dict[str, Path], seed: int, root
                 )  # fmt: skip
             except subprocess.TimeoutExpired:
                 file.write(f"\nended after {RERUN_SECONDS} s\n")
+            except OSError as error:  # the session's own result matters more
+                file.write(f"\ncould not run again: {error}\n")
         logs.append(log)
     return logs

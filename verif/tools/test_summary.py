@@ -31,9 +31,10 @@ def test_bad():
 """
 
 
-@pytest.fixture
-def session(tmp_path: Path) -> tuple[subprocess.CompletedProcess, Path]:
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess, Path]:
     """Output of the session, and its report folder."""
+    tmp_path = tmp_path_factory.mktemp("session")
     tests = tmp_path / "checks"
     tests.mkdir()
     (tests / "test_it.py").write_text(TESTS)

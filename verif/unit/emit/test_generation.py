@@ -17,8 +17,6 @@ from sluice_hw.emit import verilog as emit_verilog
 from sluice_hw.emit.generation import fast_generation
 from sluice_hw.vmem import Vmem
 
-pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
-
 
 class Statements(wiring.Component):
     """A box whose statements are given as a function of the module, the input and the output."""
