@@ -15,7 +15,6 @@ their full width. Unbounded in time, by induction.
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import ClassVar
 
 import pytest
 from amaranth.hdl import Assume, Cat, Module, Mux, Signal, signed
@@ -38,9 +37,8 @@ CONFIG = ChipConfig(rows=2, cols=2, vmem_bytes=192, vmem_banks=8, acc_bytes=6 * 
 MOST_ROWS = 3
 
 
-def legal(op: isa.Op, word) -> list:
-    """The fields of a word lie in the ranges that the decoder checks."""
-    view = data.View(isa.word_layout(op), word)
+def legal(op: isa.Op, view) -> list:
+    """The fields of an op lie in the ranges that the decoder checks."""
     conditions = []
     for field in isa.OPS[op].fields:
         low, high = isa.field_range(field, CONFIG)
@@ -84,7 +82,7 @@ class TrainCheck(Check):
         op, train = front.op.payload, front.train
         word = data.View(isa.word_layout(isa.Op.DMA_SHAPE), op.word)
         with m.If(front.op.valid & (word.opcode == isa.Op.DMA_SHAPE)):
-            m.d.comb += Assume(all_of(legal(isa.Op.DMA_SHAPE, op.word)) & (word.rows <= MOST_ROWS))
+            m.d.comb += Assume(all_of(legal(isa.Op.DMA_SHAPE, word)) & (word.rows <= MOST_ROWS))
 
         # The shape that was set last, and what follows for the train at the head.
         rows, row_bytes, pitch = (inside[name] for name in ("rows", "row_bytes", "pitch"))
@@ -166,8 +164,8 @@ class RowsCheck(Check):
             end = walk.offset + walk.size
             self.claim(m, walk.line + end <= vmem)
             self.claim(m, (walk.line + walk.offset == at) & (walk.size != 0) & (walk.size <= left))
-            self.claim(m, end <= CONFIG.hbm_bytes_per_cycle)
-            self.claim(m, ends | (end == CONFIG.hbm_bytes_per_cycle))
+            self.claim(m, end <= CONFIG.hbm_beat_bytes)
+            self.claim(m, ends | (end == CONFIG.hbm_beat_bytes))
             self.claim(m, walk.last == (ends & (rows_left == 1)))
         if self.mutant:
             return
@@ -270,7 +268,7 @@ class VpuCheck(Check):
         for kind in (isa.Op.VECTOR_SHAPE, isa.Op.VECTOR_MODE, isa.Op.VECTOR_RESIDUAL, isa.Op.VECTOR):
             word = data.View(isa.word_layout(kind), op.word)
             with m.If(dut.unit.op.valid & (word.opcode == kind)):
-                m.d.comb += Assume(all_of(legal(kind, op.word)))
+                m.d.comb += Assume(all_of(legal(kind, word)))
         # A fault stops the chip: no op comes after it.
         stopped = Signal()
         with m.If(dut.unit.fault_valid):
@@ -330,12 +328,6 @@ def test_vector_unit():
 class BoundedQueue(AnyQueue):
     """What goes in is below a limit, so what comes out is."""
 
-    def __init__(self, *, width: int, depth: int) -> None:
-        super().__init__(width=width, depth=depth)
-        self.all.append(self)
-
-    all: ClassVar[list] = []
-
 
 class FeederCheck(Check):
     """All accesses of the feeder."""
@@ -347,17 +339,14 @@ class FeederCheck(Check):
 
     def describe(self, m: Module) -> None:
         cfg, vmem = CONFIG, CONFIG.vmem_bytes
-        BoundedQueue.all.clear()
         dut = self.unit(cfg)
         m.submodules.dut, inside = open_up(dut)
+        wanted = [queue for queue in AnyQueue.made if isinstance(queue, BoundedQueue)]
         self.free_queues(m)
         self.free_inputs(m, dut)
         for kind, view, valid in ((isa.Op.FEED_SHAPE, dut.shape, dut.shape_valid),
                                   (isa.Op.FEED_SEGMENT, dut.segment, dut.segment_valid)):
-            for field in isa.OPS[kind].fields:
-                low, high = isa.field_range(field, cfg)
-                m.d.comb += Assume(~valid | ((view[field.name] >= low) & (view[field.name] <= high)))
-        wanted = BoundedQueue.all
+            m.d.comb += Assume(~valid | all_of(legal(kind, view)))
         for queue in wanted:
             m.d.comb += Assume(~queue.r_rdy | (queue.r_data < vmem))  # since all that goes in is
             with m.If(queue.w_en):

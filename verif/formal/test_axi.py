@@ -15,7 +15,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from amaranth.hdl import Assume, Cat, Elaboratable, Module, Mux, Signal
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal
 from amaranth.lib import data
 
 from sluice_hw.config import ChipConfig
@@ -91,11 +91,7 @@ class LiteCheck(Check):
             "r": Channel(dut, "s_axil_r", "data", "resp"),
         }
         for name in ("aw", "w", "ar"):
-            valid, payload = self.free(1, f"{name}valid"), self.free(len(channels[name].payload), f"{name}payload")
-            waits, before = Signal(name=f"{name}_waits"), Signal.like(payload, name=f"{name}_before")
-            m.d.comb += [channels[name].valid.eq(valid), channels[name].payload.eq(payload)]
-            m.d.comb += Assume(~waits | (valid & (payload == before)))
-            m.d.sync += [waits.eq(valid & ~channels[name].ready), before.eq(payload)]
+            self.held_stream(m, channels[name], name)
         self.claim_held(m, channels["b"], "b")
         self.claim_held(m, channels["r"], "r")
         # The registers' side.
@@ -152,12 +148,7 @@ class FullCheck(Check):
         channels["b"], channels["r"] = Channel(dut, "s_axi_b", "id", "resp"), Channel(
             dut, "s_axi_r", "id", "data", "resp", "last")
         for name in driven:
-            channel = channels[name]
-            valid, payload = self.free(1, f"{name}valid"), self.free(len(channel.payload), f"{name}payload")
-            waits, before = Signal(name=f"{name}_waits"), Signal.like(payload, name=f"{name}_before")
-            m.d.comb += [channel.valid.eq(valid), channel.payload.eq(payload)]
-            m.d.comb += Assume(~waits | (valid & (payload == before)))
-            m.d.sync += [waits.eq(valid & ~channel.ready), before.eq(payload)]
+            self.held_stream(m, channels[name], name)
         self.claim_held(m, channels["b"], "b")
         self.claim_held(m, channels["r"], "r")
 

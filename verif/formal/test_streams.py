@@ -13,7 +13,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -135,19 +135,21 @@ class ArbiterCheck(Check):
             for name in ("read_data", "write_done"):
                 self.claim_held(m, getattr(port, name), f"port{i}_{name}")
         # A transfer on one side is one on the other, of exactly one port.
-        for name in ("read", "write", "write_data"):
+        for name in ("read", "write", "write_data", "read_data", "write_done"):
             mine = [getattr(port, name) for port in dut.ports]
             theirs = getattr(memory, name)
             moves = [p.valid & p.ready for p in mine]
             self.claim(m, ~(moves[0] & moves[1]) & ((moves[0] | moves[1]) == (theirs.valid & theirs.ready)))
             for p, move in zip(mine, moves, strict=True):
                 with m.If(move):
-                    self.claim(m, theirs.payload.as_value() == p.payload.as_value())
-        for name in ("read_data", "write_done"):
-            mine = [getattr(port, name) for port in dut.ports]
-            theirs = getattr(memory, name)
-            moves = [p.valid & p.ready for p in mine]
-            self.claim(m, ~(moves[0] & moves[1]) & ((moves[0] | moves[1]) == (theirs.valid & theirs.ready)))
+                    self.claim(m, Value.cast(theirs.payload) == Value.cast(p.payload))
+        # Who asked stands in a queue (whose order is the library's), and its answer goes to nobody else.
+        for queue, ask, answer in (("readers", "read", "read_data"), ("writers", "write", "write_done")):
+            owners = inside[queue]
+            for i, port in enumerate(dut.ports):
+                asked, answered = getattr(port, ask), getattr(port, answer)
+                self.claim(m, ~(asked.valid & asked.ready) | (owners.w_en & (owners.w_data == i)))
+                self.claim(m, ~answered.valid | (owners.r_rdy & (owners.r_data == i)))
 
 
 class SliceBufferCheck(Check):
@@ -209,6 +211,8 @@ BUGS = {
     "store: beat overwritten": (StoreCheck, ("free.eq(~out_valid | self.beat.ready)", "free.eq(1)")),
     "loader: does not wait": (LoaderCheck, ("(~asked_valid | done)", "(~asked_valid | asked_valid)")),
     "arbiter: both are served": (ArbiterCheck, ("r.ready.eq(room & mine & out.ready)", "r.ready.eq(room & out.ready)")),
+    "arbiter: the other's answer": (ArbiterCheck, ("owns = owners.r_rdy & (owners.r_data == i)",
+                                                   "owns = owners.r_rdy & (owners.r_data != i)")),
     "buffer: a beat too many": (SliceBufferCheck, ("with m.If(index == beats):", "with m.If(index == beats + 1):")),
     "buffer: beat changes": (SliceBufferCheck, (
         "                with m.If(hbm.write_data.ready):\n                    m.d.comb += [ram.re",
