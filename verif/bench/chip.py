@@ -18,9 +18,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from sluice.compiler.tiles import ceil_div
 from sluice.errors import UsageError
 from sluice.runtime import Device
-from sluice.runtime.fault import op_text
 from sluice.runtime.matmul import run_matmul
 from sluice_hw.config import ChipConfig, preset
 
@@ -63,18 +63,14 @@ CASES = (
 SLOW = ("v1", "v1-ddr3")
 
 
-def _ceil(a: int, b: int) -> int:
-    return -(-a // b)
-
-
 def bounds(config: ChipConfig, m: int, k: int, n: int, out: str) -> dict[str, int]:
     """Cycles that each resource needs by itself, by name."""
-    tiles = _ceil(k, config.rows) * _ceil(n, config.cols)
+    tiles = ceil_div(k, config.rows) * ceil_div(n, config.cols)
     moved = m * k + k * n + m * n * (4 if out == "int32" else 1)
     return {
         "array": tiles * m,
         "weights": tiles * config.rows,
-        "HBM": _ceil(moved, config.hbm_bytes_per_cycle),
+        "HBM": ceil_div(moved, config.hbm_bytes_per_cycle),
     }
 
 
@@ -134,11 +130,9 @@ def _again(device: Device) -> tuple[int, int]:
 
 def _first_array_op(device: Device) -> int:
     """Its cycle, by the event ring, which must still hold the program's beginning."""
-    for number in range(device.read_csr("EVENT_HEAD")):
-        device.write_csr("EVENT_SELECT", number)
-        info = device.read_fields("EVENT_INFO")
-        if info["kind"] == 0 and "PULSE_ARRAY" in op_text(device.program, info["pc"], device.config).upper():
-            return device.read_csr("EVENT_TIME")
+    for event in device.events():
+        if event.kind == 0 and "PULSE_ARRAY" in event.op.upper():
+            return event.time
     raise LookupError("no start of an array op is left in the event ring")
 
 

@@ -58,20 +58,16 @@ class Bench:
         Mismatch
             When something differs from golden. The chip can be used again.
         """
-        area, size = case.draft.arena.hbm, self.config.slice_bytes
-        window = slice(area.start * size, area.end * size)
-        self._prepare(window, case.image)
+        window = self._prepare(case)
         device, draft = self.device, case.draft
-        device.write_csr("HBM_LO", area.start)
-        device.write_csr("HBM_HI", area.end)
         try:
             report = device.run(case.lowered.program, params=draft.params, entry=draft.entry, timeout_cycles=TIMEOUT,
                                 verify=False)  # fmt: skip
         except (ChipError, DeviceTimeout) as error:
-            self._repair(window)
+            self._repair()
             raise Mismatch(f"golden ends with HALT {case.result.halt_code}, the chip does not: {error}") from error
         except DeviceError as error:  # counters that do not add up
-            self._repair(window)
+            self._repair()
             raise Mismatch(str(error)) from error
         wrong = [f"halt code {report.halt_code}, not {case.result.halt_code}"] * (
             report.halt_code != case.result.halt_code)  # fmt: skip
@@ -82,7 +78,7 @@ class Bench:
         self._expected[window] = case.want
         wrong += self._memory(case, window)
         if wrong:
-            self._repair(window)
+            self._repair()
             raise Mismatch("; ".join(wrong))
 
     def stop(self, case: Case, broken: Broken) -> None:
@@ -95,12 +91,8 @@ class Bench:
         Mismatch
             When that is not so.
         """
-        area, size = case.draft.arena.hbm, self.config.slice_bytes
-        window = slice(area.start * size, area.end * size)
-        self._prepare(window, case.image)
+        window = self._prepare(case)
         device, draft, want = self.device, case.draft, broken.fault
-        device.write_csr("HBM_LO", area.start)
-        device.write_csr("HBM_HI", area.end)
         device.load_program(broken.program, verify=False)
         device.start(params=draft.params, entry=draft.entry)
         if not device.transport.wait_interrupt(TIMEOUT):
@@ -115,19 +107,18 @@ class Bench:
         unit = {"sequencer": "seq"}.get(got.unit, got.unit.lower()) if got is not None else ""
         found = None if got is None else (got.code, got.pc, got.field, unit, got.info if known else 0)
         if found != expected:
-            self._repair(window)
+            self._repair()
             raise Mismatch(f"{broken.what}: the chip gives {found}, not {expected}")
         self._changed(case, window)
         wrong = self._memory(case, window)
         if wrong:
-            self._repair(window)
+            self._repair()
             raise Mismatch(f"{broken.what}: {wrong[0]}")
         self.run(case)
 
     def check_memory(self, case: Case) -> None:
         """HBM is as the case left it; raises :class:`Mismatch`."""
-        area, size = case.draft.arena.hbm, self.config.slice_bytes
-        wrong = self._memory(case, slice(area.start * size, area.end * size))
+        wrong = self._memory(case, self._window(case))
         if wrong:
             raise Mismatch(wrong[0])
 
@@ -142,15 +133,25 @@ class Bench:
                 data = self.device.read_memory(place.start, place.stop - place.start)
                 self._expected[place] = np.frombuffer(data, np.uint8)
 
-    def _prepare(self, window: slice, image: np.ndarray) -> None:
-        self._expected[window] = image
+    def _window(self, case: Case) -> slice:
+        """Bytes of HBM that the program may touch."""
+        area, size = case.draft.arena.hbm, self.config.slice_bytes
+        return slice(area.start * size, area.end * size)
+
+    def _prepare(self, case: Case) -> slice:
+        """Put the case's image into its window of HBM, and close the rest to the program; the window."""
+        area, window = case.draft.arena.hbm, self._window(case)
+        self._expected[window] = case.image
         if self._view is not None:
-            self._view[window] = image
+            self._view[window] = case.image
         else:
             wider = self._guarded(window)
             self.device.write_memory(wider.start, self._expected[wider].tobytes())
+        self.device.write_csr("HBM_LO", area.start)
+        self.device.write_csr("HBM_HI", area.end)
+        return window
 
-    def _repair(self, window: slice) -> None:
+    def _repair(self) -> None:
         """After a failure HBM is what it must be before the next case."""
         if self._view is not None:
             self._view[:] = self._expected

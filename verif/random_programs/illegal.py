@@ -6,12 +6,12 @@ import random
 from dataclasses import dataclass
 
 from sluice.asm import Program
-from sluice.golden import Fault, GoldenMachine, MachineError
+from sluice.golden import Fault, MachineError
 from sluice_hw import isa
 from sluice_hw.config import ChipConfig
 from sluice_hw.isa import Error, Op
 
-from .legal import MAX_STEPS, Case
+from .legal import Case, run_golden
 
 __all__ = ["BREAKS", "Broken", "IllegalWord", "break_case", "illegal_words", "patched"]
 
@@ -166,12 +166,8 @@ def break_case(case: Case, rng: random.Random, kind: str, tries: int = 20) -> Br
         what = change(case, words, rng)
         if what is None:
             continue
-        machine = GoldenMachine(case.config)
-        area, size = case.draft.arena.hbm, case.config.slice_bytes
-        machine.write_hbm(area.start * size, case.image)
-        machine.hbm_lo, machine.hbm_hi = area.start, area.end
         try:
-            result = machine.run(words, params=case.draft.params, entry=case.draft.entry, max_steps=MAX_STEPS)
+            _, result = run_golden(case.draft, case.image, words)
         except MachineError:  # something without a meaning, before anything stops it
             continue
         if result.error is not None and result.error.code in errors:

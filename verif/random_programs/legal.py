@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -125,17 +126,28 @@ def _overflows(made: Draft, lowered: Lowered) -> bool:
     return False
 
 
+def run_golden(made: Draft, image: np.ndarray, words: Sequence[int]) -> tuple[GoldenMachine, RunResult]:
+    """Run words on golden as a draft's program: its image in HBM, its bounds, parameters and entry.
+
+    Raises
+    ------
+    MachineError
+        Where they do something that has no meaning.
+    """
+    machine = GoldenMachine(made.config)
+    machine.write_hbm(made.arena.hbm.start * made.config.slice_bytes, image)
+    machine.hbm_lo, machine.hbm_hi = made.arena.hbm.start, made.arena.hbm.end
+    return machine, machine.run(words, params=made.params, entry=made.entry, max_steps=MAX_STEPS)
+
+
 def judge(made: Draft, lowered: Lowered) -> Case | None:
     """The case of words as they stand; None when golden or the token counters refuse them."""
     if _overflows(made, lowered):
         return None
-    machine = GoldenMachine(made.config)
     area, size = made.arena.hbm, made.config.slice_bytes
     image = hbm_image(made.arena, made.config, made.seed)
-    machine.write_hbm(area.start * size, image)
-    machine.hbm_lo, machine.hbm_hi = area.start, area.end
     try:
-        result = machine.run(lowered.program, params=made.params, entry=made.entry, max_steps=MAX_STEPS)
+        machine, result = run_golden(made, image, lowered.program.words)
     except MachineError:
         return None
     if result.error is not None:

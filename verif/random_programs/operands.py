@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import struct
 from dataclasses import dataclass
@@ -88,7 +89,7 @@ class Operands:
         out = [1] * number
         for at in self.rng.sample(range(number), number):
             if self.rng.random() < 0.75:
-                out[at] = self.rng.randint(1, max(1, most // _product(out)))
+                out[at] = self.rng.randint(1, max(1, most // math.prod(out)))
         return out
 
     def steps(self, counts: list[int], width: int, size: int) -> tuple[list[int], int, int]:
@@ -100,7 +101,7 @@ class Operands:
             room = size - (high - low)
             if count > 1:
                 most = room // (count - 1)
-                dense = width * _product(counts[:at])
+                dense = width * math.prod(counts[:at])
                 stride = rng.choice([dense, dense, width, 0, -1, 1, most, -most, rng.randint(-most, most)])
                 stride = max(-most, min(most, stride))
                 low, high = low + min(0, stride * (count - 1)), high + max(0, stride * (count - 1))
@@ -318,10 +319,3 @@ class Operands:
         while scale >= 1:
             scale, shift = scale / 2, shift - 1
         return int(scale * (1 << 31)), shift
-
-
-def _product(values: list[int]) -> int:
-    out = 1
-    for value in values:
-        out *= value
-    return out
