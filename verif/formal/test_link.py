@@ -218,7 +218,7 @@ class PoolCheck(Elaboratable):
             m.d.comb += Assume(~self.credit[v] | (credits < c.vc_depth))
             m.d.sync += credits.eq(credits + self.credit[v] - (pop & (came_out.vc == v)))
             m.d.comb += Assert(~(pop & (came_out.vc == v)) | (credits != 0))
-        m.d.comb += [Assert(~d.overflow), Assert(~(come & (d.free == 0)))]
+        m.d.comb += [Assert(~d.overflow), Assert(~(come & (d.places.free == 0)))]
         return m
 
 

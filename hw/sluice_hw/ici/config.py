@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["TorusConfig"]
+from amaranth.utils import ceil_log2
+
+__all__ = ["TorusConfig", "check_range"]
 
 _RANGES = {
     "rows": (1, 16), "cols": (1, 16), "data_bits": (16, 1024), "orders": (1, 2), "vc_depth": (1, 64),
@@ -12,8 +14,18 @@ _RANGES = {
 }  # fmt: skip
 
 
-def _clog2(value: int) -> int:
-    return max(value - 1, 0).bit_length()
+def check_range(who: str, name: str, value: object, low: int, high: int) -> None:
+    """Refuse a parameter `name` of `who` that is not an integer from `low` to `high`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Whose message names all of these.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{who} {name} must be an integer, not {value!r}")
+    if not low <= value <= high:
+        raise ValueError(f"{who} {name} must be {low} to {high}, not {value}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +57,7 @@ class TorusConfig:
 
     def __post_init__(self) -> None:
         for name, (low, high) in _RANGES.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise TypeError(f"torus {name} must be an integer, not {value!r}")
-            if not low <= value <= high:
-                raise ValueError(f"torus {name} must be {low} to {high}, not {value}")
+            check_range("torus", name, getattr(self, name), low, high)
         if self.vc_depth & (self.vc_depth - 1):
             raise ValueError(f"torus vc_depth must be a power of two, not {self.vc_depth}")
         if self.data_bits < self.header_bits:
@@ -62,12 +70,12 @@ class TorusConfig:
     @property
     def x_bits(self) -> int:
         """Bits of an x coordinate, at least 1."""
-        return max(1, _clog2(self.cols))
+        return max(1, ceil_log2(self.cols))
 
     @property
     def y_bits(self) -> int:
         """Bits of a y coordinate, at least 1."""
-        return max(1, _clog2(self.rows))
+        return max(1, ceil_log2(self.rows))
 
     @property
     def vcs(self) -> int:
@@ -76,7 +84,7 @@ class TorusConfig:
 
     @property
     def vc_bits(self) -> int:
-        return _clog2(self.vcs)
+        return ceil_log2(self.vcs)
 
     @property
     def header_bits(self) -> int:

@@ -7,11 +7,12 @@ fewer than its reserve can always have one more, whatever the others do.
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from .link_config import LinkConfig
+from .turns import in_turn
 
 __all__ = ["CreditAccount"]
 
@@ -51,10 +52,9 @@ class CreditAccount(wiring.Component):
             "outstanding": Out(range(config.vcs * config.vc_depth + 1)),
             "starved": Out(1),
         })
-        #: Per channel, for checks: places held, credits at the router, counts given and freed.
+        #: For checks. Per channel: places held, credits at the router.
         self.held = [Signal(config.count_bits, name=f"held_{v}") for v in range(config.vcs)]
         self.at_router = [Signal(range(config.vc_depth + 1), name=f"at_router_{v}") for v in range(config.vcs)]
-        self.freed_counts = [Signal(config.count_bits, name=f"freed_{v}") for v in range(config.vcs)]
         self.shared_used = Signal(range(config.pool + 1))
         #: The channel that comes first.
         self.turn = Signal(range(config.vcs))
@@ -62,15 +62,15 @@ class CreditAccount(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         c = self.config
-        may = Signal(c.vcs)  # the pool and the router have a place
-        turn = self.turn
-        chosen = Signal(c.vcs)
+        may = Signal(c.vcs)  # window, pool and router have a place
+        m.d.comb += self.grant.eq(in_turn(m, may, self.turn))
 
         starving, over = [], []
         for v in range(c.vcs):
-            held, at_router, known = self.held[v], self.at_router[v], self.freed_counts[v]
+            held, at_router = self.held[v], self.at_router[v]
+            known = Signal(c.count_bits, name=f"freed_{v}")
             place = (held < c.reserve) | (self.shared_used < c.shared)
-            m.d.comb += may[v].eq(place & (at_router < c.vc_depth))
+            m.d.comb += may[v].eq(self.enable & self.room & place & (at_router < c.vc_depth))
             starving.append(~place & (at_router == 0))
 
             news = Signal(c.count_bits, name=f"news_{v}")
@@ -89,19 +89,4 @@ class CreditAccount(wiring.Component):
             over.append(Mux(after > c.reserve, after - c.reserve, 0))
         m.d.sync += self.shared_used.eq(sum(over))
         m.d.comb += [self.outstanding.eq(sum(self.at_router)), self.starved.eq(Cat(starving).any())]
-
-        # The first from `turn` on: the lowest bit of the rotated mask.
-        orders = []
-        for first in range(c.vcs):
-            pick = Signal(c.vcs, name=f"pick_{first}")
-            for v in [(first + k) % c.vcs for k in reversed(range(c.vcs))]:
-                with m.If(may[v]):
-                    m.d.comb += pick.eq(1 << v)
-            orders.append(pick)
-        m.d.comb += chosen.eq(Array(orders)[turn])
-        with m.If(self.enable & self.room):
-            m.d.comb += self.grant.eq(chosen)
-            for v in range(c.vcs):
-                with m.If(chosen[v]):
-                    m.d.sync += turn.eq((v + 1) % c.vcs)
         return m

@@ -114,7 +114,7 @@ def dependency_graph(
         graph.setdefault(after, set())
 
     for order in range(config.orders):
-        edges = _edges(config, order, late_rule)
+        edges = sorted(_edges(config, order, late_rule))
         for message in Message:
             lane = Message.REQUEST if shared_messages else message
 
@@ -124,7 +124,7 @@ def dependency_graph(
                 vc = vc_number(config, message=lane, order=order, late=code & 1)
                 return "link", code // 8, Port(code // 2 % 4), vc
 
-            for before, after in sorted(edges):
+            for before, after in edges:
                 add(resource(before, "inject"), resource(after, "eject"))
                 # A packet whose link is dead leaves the network where it stands, with an error.
                 if before >= 0:
@@ -159,7 +159,7 @@ def find_cycle(graph: Graph) -> list[Resource] | None:
     return None
 
 
-def check_deadlock_free(config: TorusConfig, **rules: Any) -> Graph:
+def check_deadlock_free(config: TorusConfig, **rules: Any) -> None:
     """Build the graph and refuse a cycle.
 
     Raises
@@ -167,8 +167,6 @@ def check_deadlock_free(config: TorusConfig, **rules: Any) -> Graph:
     DeadlockError
         With the cycle, resource by resource.
     """
-    graph = dependency_graph(config, **rules)
-    cycle = find_cycle(graph)
+    cycle = find_cycle(dependency_graph(config, **rules))
     if cycle is not None:
         raise DeadlockError(config, cycle)
-    return graph

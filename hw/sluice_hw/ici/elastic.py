@@ -22,7 +22,7 @@ from amaranth.lib.wiring import In, Out
 
 from .frame import Kind, WireSignature
 
-__all__ = ["ElasticBuffer", "gray", "ungray"]
+__all__ = ["ElasticBuffer"]
 
 
 def gray(value):

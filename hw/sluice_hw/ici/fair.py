@@ -18,7 +18,7 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["SLACK", "EarliestArbiter", "LaneStamp", "before"]
+__all__ = ["EarliestArbiter", "LaneStamp"]
 
 #: How far a busy lane may lag behind its link, in flits.
 SLACK = 16

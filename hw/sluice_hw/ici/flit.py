@@ -73,7 +73,8 @@ def header_layout(config: TorusConfig) -> data.StructLayout:
 
     ``x_down``/``y_down`` are the directions to go in each dimension (1: towards lower coordinates), chosen once, at the
     source, so that a change of routes never touches a packet under way. ``x_late``/``y_late`` are the late bits that
-    the packet starts each dimension with. ``stamp`` is the time of injection.
+    the packet starts each dimension with. ``stamp``: its turn, see :mod:`.fair`; the
+    router fills it in.
     """
     return data.StructLayout({
         "dst_x": unsigned(config.x_bits),

@@ -137,18 +137,17 @@ class Link(wiring.Component):
             # A router that is gone ends the link once everything that it sent has arrived.
             hand.close.eq(self.rx.dead | (self.tx.ended & (tx.waiting == 0))),
         ]
-        flit = flit_layout(self.torus)
         m.d.comb += [
             # The router's side.
             tx.put.eq(self.tx.valid), tx.put_flit.eq(self.tx.flit.as_value()),
             self.tx.credit.eq(tx.grant), self.tx.dead.eq(dead),
             rx.credit.eq(self.rx.credit), rx.discard.eq(self.rx.dead | (hand.reason == Reason.OVERFLOW)),
-            self.rx.valid.eq(rx.out_valid), self.rx.flit.eq(data.View(flit, rx.out_flit)),
+            self.rx.valid.eq(rx.out_valid), self.rx.flit.eq(rx.out_flit),
         ]
         m.d.sync += self.rx.ended.eq(self.rx.ended | (dead & rx.empty))
 
-        before, counted = Signal(2), Signal()
-        m.d.sync += [before.eq(hand.state), counted.eq(dead)]
+        before = Signal(2)
+        m.d.sync += before.eq(hand.state)
         m.d.comb += [
             self.status.state.eq(hand.state), self.status.reason.eq(hand.reason),
             self.status.mismatch.eq(hand.mismatch), self.status.theirs.eq(hand.theirs),
@@ -159,7 +158,7 @@ class Link(wiring.Component):
             "bad_frames": decoder.bad, "nonsense": tx.nonsense, "elastic_losses": dropped,
             "credit_stalls": tx.starved & up, "window_stalls": tx.full,
             "router_stalls": rx.stalled,
-            "lost": Mux(dead, Mux(counted, 0, tx.waiting) + self.tx.valid, 0),
+            "lost": Mux(dead, Mux(before == State.DEAD, 0, tx.waiting) + self.tx.valid, 0),
         }
         m.d.sync += [self.counters[name].eq(self.counters[name] + steps[name]) for name in COUNTERS]
         return m

@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from amaranth.lib import data
+from amaranth.utils import ceil_log2
 
-from .config import TorusConfig
+from .config import TorusConfig, check_range
 from .flit import flit_layout
 
 __all__ = ["LinkConfig"]
 
 #: Cycles of a round trip that are registers of the two ends and not of the cable; measured with every channel used.
 _PIPELINE = 20
-
-
-def _clog2(value: int) -> int:
-    return max(value - 1, 0).bit_length()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +58,7 @@ class LinkConfig:
             raise TypeError(f"link flit must be a StructLayout with a field 'vc', not {self.flit!r}")
 
         def check(name: str, low: int, high: int) -> None:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise TypeError(f"link {name} must be an integer, not {value!r}")
-            if not low <= value <= high:
-                raise ValueError(f"link {name} must be {low} to {high}, not {value}")
+            check_range("link", name, getattr(self, name), low, high)
 
         def derive(name: str, value: int) -> None:
             if getattr(self, name) == 0:
@@ -81,7 +74,7 @@ class LinkConfig:
         # later, lost twice two, and those behind it wait: with three round trips neither holds anything up. The credits
         # that wait at the router are part of window and pool.
         waiting = self.vcs * self.vc_depth
-        derive("window", 1 << _clog2(3 * self.round_trip + waiting))
+        derive("window", 1 << ceil_log2(3 * self.round_trip + waiting))
         derive("pool", 3 * self.round_trip + self.vcs * self.reserve)
         check("window", 2, 1 << 13)
         if self.window & (self.window - 1):
@@ -114,12 +107,12 @@ class LinkConfig:
 
     @property
     def vc_bits(self) -> int:
-        return max(1, _clog2(self.vcs))
+        return max(1, ceil_log2(self.vcs))
 
     @property
     def window_bits(self) -> int:
         """Bits of a place in the window."""
-        return _clog2(self.window)
+        return ceil_log2(self.window)
 
     @property
     def seq_bits(self) -> int:
@@ -129,12 +122,12 @@ class LinkConfig:
     @property
     def slot_bits(self) -> int:
         """Bits of a place in the pool."""
-        return max(1, _clog2(self.pool))
+        return max(1, ceil_log2(self.pool))
 
     @property
     def count_bits(self) -> int:
         """Bits of the counts of places freed: twice the pool."""
-        return _clog2(self.pool + 1) + 1
+        return ceil_log2(self.pool + 1) + 1
 
     @property
     def shared(self) -> int:

@@ -52,12 +52,11 @@ class LinkRx(wiring.Component):
             "overflow": Out(1),
             "twice": Out(1),
         })
-        self.pool = Pool(config)
 
     def elaborate(self, platform) -> Module:
         m = Module()
         m.submodules.order = order = Reorder(self.config)
-        m.submodules.pool = pool = self.pool
+        m.submodules.pool = pool = Pool(self.config)
         turn = Signal(range(self.config.vcs))
         m.d.sync += turn.eq(turn + 1)
         with m.If(turn == self.config.vcs - 1):
@@ -79,7 +78,7 @@ class LinkRx(wiring.Component):
             self.out_valid.eq(pool.out_valid), self.out_flit.eq(pool.out_flit),
             self.feedback.ack.eq(order.ack), self.feedback.heard.eq(order.heard), self.feedback.map.eq(order.map),
             self.feedback.freed_vc.eq(turn), self.feedback.freed.eq(Array(list(pool.freed))[turn]),
-            self.empty.eq((calm == 0) & (pool.queued == 0) & ~pool.out_valid),
+            self.empty.eq((calm == 0) & ~pool.queued & ~pool.out_valid),
             self.stalled.eq(pool.stalled), self.overflow.eq(pool.overflow), self.twice.eq(order.twice),
         ]
         return m

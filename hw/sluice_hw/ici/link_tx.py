@@ -52,13 +52,11 @@ class LinkTx(wiring.Component):
             "starved": Out(1),
             "full": Out(1),
         })
-        self.account = CreditAccount(config)
-        self.replay = ReplaySender(config)
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.account = account = self.account
-        m.submodules.replay = replay = self.replay
+        m.submodules.account = account = CreditAccount(self.config)
+        m.submodules.replay = replay = ReplaySender(self.config)
         taken = Signal()
         m.d.comb += [
             taken.eq(self.put & self.enable),

@@ -6,12 +6,13 @@ in a second memory. Credits see to it that a place is free for each flit that ar
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from .link_config import LinkConfig
 from .store import Store
+from .turns import in_turn
 
 __all__ = ["FreeList", "Pool"]
 
@@ -84,8 +85,8 @@ class Pool(wiring.Component):
         A flit for the router.
     freed : Out
         For each channel, how many flits have left (modulo its width).
-    queued : Out
-        Flits in the queues.
+    queued : Out(1)
+        There are flits in the queues.
     stalled : Out(1)
         Flits are queued, and the router has no credit for any.
     overflow : Out(1)
@@ -106,32 +107,31 @@ class Pool(wiring.Component):
             "out_valid": Out(1),
             "out_flit": Out(config.flit_bits),
             "freed": Out(config.count_bits).array(config.vcs),
-            "queued": Out(range(config.pool + 1)),
+            "queued": Out(1),
             "stalled": Out(1),
             "overflow": Out(1),
         })
-        #: For checks: free places.
-        self.free = Signal(range(config.pool + 1))
+        #: Here, so that checks can name it.
+        self.places = FreeList(config)
 
     def elaborate(self, platform) -> Module:
         m = Module()
         c = self.config
         m.submodules.flits = flits = Store(depth=c.pool, width=c.flit_bits)
         m.submodules.links = links = Store(depth=c.pool, width=c.slot_bits)
-        m.submodules.places = places = FreeList(c)
+        m.submodules.places = places = self.places
 
         # A flit without a place is dropped and reported; its note will point at a place that is not its own.
         full = places.free == 0
         m.d.comb += [
-            self.free.eq(places.free),
             self.slot.eq(places.slot), places.take.eq(self.store & ~full),
             flits.we.eq(self.store & ~full), flits.waddr.eq(places.slot), flits.wdata.eq(self.flit),
         ]
 
         # Per channel: the queue, and the credits of the router.
-        pop = Signal(c.vcs)
-        heads, has = [], Signal(c.vcs)
-        excess = []
+        has = Signal(c.vcs)
+        pop = in_turn(m, has, Signal(range(c.vcs), name="turn"))
+        counts, heads, excess = [], [], []
         for v in range(c.vcs):
             count = Signal(range(c.pool + 1), name=f"count_{v}")
             head, tail = Signal(c.slot_bits, name=f"head_{v}"), Signal(c.slot_bits, name=f"tail_{v}")
@@ -143,6 +143,7 @@ class Pool(wiring.Component):
 
             m.d.comb += [head_now.eq(Mux(popped, links.rdata, head)), has[v].eq((count != 0) & ((credits != 0)
                          | self.discard))]  # fmt: skip
+            counts.append(count)
             heads.append(head_now)
             m.d.sync += [
                 count.eq(count + push - pop[v]),
@@ -158,30 +159,17 @@ class Pool(wiring.Component):
             with m.If(pop[v]):
                 m.d.sync += self.freed[v].eq(self.freed[v] + 1)
 
-        # The channels in turn.
-        turn = Signal(range(c.vcs))
-        orders = []
-        for first in range(c.vcs):
-            pick = Signal(c.vcs, name=f"pick_{first}")
-            for v in [(first + k) % c.vcs for k in reversed(range(c.vcs))]:
-                with m.If(has[v]):
-                    m.d.comb += pick.eq(1 << v)
-            orders.append(pick)
         place = Signal(c.slot_bits)
-        m.d.comb += pop.eq(Array(orders)[turn])
         for v in range(c.vcs):
             with m.If(pop[v]):
                 m.d.comb += place.eq(heads[v])
-                m.d.sync += turn.eq((v + 1) % c.vcs)
         m.d.comb += [
             links.raddr.eq(place), flits.raddr.eq(place),
             places.give.eq(pop.any()), places.give_slot.eq(place),
             self.out_flit.eq(flits.rdata),
-            self.stalled.eq((self.queued != 0) & ~pop.any()),
+            self.queued.eq(Cat(count != 0 for count in counts).any()),
+            self.stalled.eq(self.queued & ~pop.any()),
             self.overflow.eq((self.store & full) | Cat(excess).any()),
         ]
-        m.d.sync += [
-            self.out_valid.eq(pop.any() & ~self.discard),
-            self.queued.eq(self.queued + self.append - pop.any()),
-        ]
+        m.d.sync += self.out_valid.eq(pop.any() & ~self.discard)
         return m

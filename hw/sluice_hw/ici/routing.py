@@ -72,10 +72,6 @@ class Choice:
         """The choice as a number of 5 bits, ``order`` lowest."""
         return self.order | self.x_down << 1 | self.y_down << 2 | self.x_late << 3 | self.y_late << 4
 
-    @classmethod
-    def from_code(cls, code: int) -> Choice:
-        return cls(*((code >> bit) & 1 for bit in range(5)))
-
 
 @dataclass(frozen=True)
 class Hop:
