@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from sluice import presets
+from sluice import function_page, presets
 from sluice_hw import csr, isa
 from sluice_hw.config import ChipConfig, preset
 from sluice_hw.isa import Cause, Error, Op, Unit
@@ -168,7 +168,9 @@ def csr_text() -> str:
 
 
 #: Page -> its generated part.
-PAGES: dict[str, Callable[[], str]] = {"isa.md": isa_text, "csr.md": csr_text, "presets.md": presets.markdown}
+PAGES: dict[str, Callable[[], str]] = {
+    "isa.md": isa_text, "csr.md": csr_text, "presets.md": presets.markdown, "functions.md": function_page.markdown,
+}  # fmt: skip
 
 
 def render(page: str, name: str) -> str:

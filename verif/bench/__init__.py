@@ -25,6 +25,7 @@ BENCHES = {
     "estimate": "error of the cost model over the recorded programs of all chips",
     "generate": "Verilog of the presets: time and bytes, both forms",
     "torus": "8x8 routers and their links: saturation, fairness, latency, goodput",
+    "vector": "worst errors of the functions of the vector lanes",
 }
 
 
