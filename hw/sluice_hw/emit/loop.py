@@ -36,7 +36,11 @@ _BINARY = {"$and": "&", "$or": "|", "$xor": "^", "$xnor": "~^", "$logic_and": "&
 _SHIFTS = {"$shl", "$sshl", "$shr", "$sshr", "$shift", "$shiftx"}
 
 # Cells with more registers than this keep branches.
-_MANY = 32
+_MANY = 72
+# In cells with more operators than this, choices are made by masks: of several choices with one condition, the C++
+# compiler would make a branch around them all. Their shared words have 16 bits at least, since vector instructions do
+# not shift bytes.
+_LARGE = 32
 # Sides with rows and columns exchanged.
 _EXCHANGED = {"left": "up", "right": "down", "row": "col", "all": "all"}
 
@@ -100,6 +104,8 @@ class _Text:
 
     def expression(self, node: Node) -> str:
         operands = {name: self(bits) for name, bits in node.inputs.items()}
+        if node.type == "$rom":
+            return f"rom_{node.params['rom']}[{operands['A']}]"
         signed = node.params.get("A_SIGNED", 0)
         if "B" in node.inputs and node.type not in _SHIFTS:
             signed = signed and node.params.get("B_SIGNED", 0)
@@ -145,6 +151,7 @@ class _State:
     place: _Place
     q: list[Bit]
     branches: bool = True
+    masks: bool = False
 
     @property
     def width(self) -> int:
@@ -163,7 +170,8 @@ class _State:
         if register.enable and self.group is None:
             old = text(self.q) if self.q else self.place.at("i")
             bit, level = register.enable
-            value = f"({text([bit])} ? {value} : {old})" if level else f"({text([bit])} ? {old} : {value})"
+            new, old = (value, old) if level else (old, value)
+            value = _choice(text([bit]), new, old, self.width if self.masks else 0)
         if register.reset and reset:
             value = _reset(text, register.reset, f"{self.width}'h{register.reset_value:x}", value)
         return value
@@ -172,6 +180,13 @@ class _State:
 def _reset(text: _Text, condition: tuple[Bit, int], reset: str, value: str) -> str:
     bit, level = condition
     return f"({text([bit])} ? {reset} : {value})" if level else f"({text([bit])} ? {value} : {reset})"
+
+
+def _choice(condition: str, yes: str, no: str, width: int) -> str:
+    """`yes` where the condition holds, else `no`; with their width, by a mask."""
+    if not width:
+        return f"({condition} ? {yes} : {no})"
+    return f"({no} ^ (({no} ^ {yes}) & {{{width}{{{condition}}}}}))"
 
 
 @dataclass
@@ -188,6 +203,7 @@ class _Loop:
     def __init__(self, plan: GridPlan, netlist: Netlist) -> None:
         self.plan, self.netlist = plan, netlist
         self.branches = len(netlist.registers) > _MANY
+        self.masks = not self.branches and len(netlist.nodes) > _LARGE
         self.exchanged = not {port.side for port in plan.ports} & {"up", "down", "col"}
         self.outer, self.inner = (plan.cols, plan.rows) if self.exchanged else (plan.rows, plan.cols)
         flows = {self.side(port) for port in plan.ports if port.is_input}
@@ -252,13 +268,25 @@ class _Loop:
                 lines += [f"{each} begin", *(f"      {line}" for line in [place, *moore_body]), "    end"]
         lines += ["  end", *self._leave(outputs, "<="), "end"]
 
+        roms = self._roms()
         depth = 2 ** self.index_bits
         declarations = [f"reg [{width - 1}:0] {name} [0:{depth - 1}];" for name, width in self.arrays.items()]
         # Verilator would unroll the loops of a small grid into one huge function: slow to build and slow to run.
         lines = [re.sub(r"^( *)for ", r"\1/* verilator unroll_disable */ for ", line) for line in lines]
-        text = "".join(f"  {line}".rstrip() + "\n" for line in [*declarations, *self.edges, *lines])
+        text = "".join(f"  {line}".rstrip() + "\n" for line in [*declarations, *roms, *self.edges, *lines])
         return (f"// {plan.rows} x {plan.cols} cells {plan.cell}, loop form.\n"
                 f"{_LOCAL}{plan.header()}{plan.length_table()}{_LINT}{text}endmodule\n`undef SLUICE_LOCAL\n")
+
+    def _roms(self) -> list[str]:
+        """The cell's ROMs, one of each for all cells, as long as their addresses reach."""
+        lines = []
+        for number, rom in enumerate(self.netlist.roms):
+            name, depth = f"rom_{number}", 2 ** ceil_log2(len(rom.words))
+            lines += [f"reg [{rom.width - 1}:0] {name} [0:{depth - 1}];", f"initial begin : fill_{name}"]
+            lines += [f"  {name}[{k}] = {rom.width}'h{word:x};" for k, word in enumerate(rom.words)]
+            lines += [f"  {name}[{k}] = {rom.width}'h0;" for k in range(len(rom.words), depth)]
+            lines.append("end")
+        return lines
 
     def _walk(self, variable: str, count: int, *, down: bool) -> list[str]:
         """The head of a loop over all rows or columns."""
@@ -284,7 +312,7 @@ class _Loop:
 
     def _states(self) -> list[_State]:
         """The registers and their places. Narrow ones under no common enable share the words of an array."""
-        states = [_State(register, _Place("", 0, len(register.d), 0), register.q, self.branches)
+        states = [_State(register, _Place("", 0, len(register.d), 0), register.q, self.branches, self.masks)
                   for register in self.netlist.registers]
         shared, low = [], 0
         for state in states:
@@ -292,9 +320,10 @@ class _Loop:
                 shared.append((state, low))
                 low += state.width
         if len(shared) > 1:
-            self.arrays["s_control"] = low
+            word = max(low, 16) if self.masks else low
+            self.arrays["s_control"] = word
             for state, offset in shared:
-                state.place = _Place("s_control", offset, state.width, low)
+                state.place = _Place("s_control", offset, state.width, word)
         for state in states:
             if not state.place.array:
                 state.place = self._place(f"s_{state.register.name}", state.width)
@@ -314,7 +343,8 @@ class _Loop:
                 continue
             if (state.place, port.side) in taken and self.plan.sink(port):
                 # Its halo on this side takes another input already: a second place for this flow.
-                state = _State(state.register, self._place(f"s_{port.name}", port.width), [], self.branches)
+                state = _State(state.register, self._place(f"s_{port.name}", port.width), [], self.branches,
+                               self.masks)
                 states.append(state)
             taken.add((state.place, port.side))
             outputs[port] = _Output(state.place, None)

@@ -8,7 +8,7 @@ from amaranth.back import rtlil
 from amaranth.back.verilog import find_yosys
 from amaranth.lib import wiring
 
-__all__ = ["Bit", "Node", "Register", "Netlist", "read_netlist"]
+__all__ = ["Bit", "Node", "Register", "Rom", "Netlist", "read_netlist"]
 
 Bit = int | str
 """A net of Yosys's JSON: a number, or "0", "1", "x", "z"."""
@@ -50,17 +50,39 @@ class Register:
 
 
 @dataclass
+class Rom:
+    """A memory that is only read, without a clock: a node of type ``$rom`` reads it, whose parameter is its number."""
+
+    width: int
+    words: list[int]
+
+
+@dataclass
 class Netlist:
-    """Ports by flattened name, registers, and the combinational cells in an order fit for evaluation."""
+    """Ports by flattened name, registers, the combinational cells in an order fit for evaluation, and ROMs."""
 
     inputs: dict[str, list[Bit]] = field(default_factory=dict)
     outputs: dict[str, list[Bit]] = field(default_factory=dict)
     registers: list[Register] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
+    roms: list[Rom] = field(default_factory=list)
 
 
 def _number(text: str | int) -> int:
     return text if isinstance(text, int) else int(re.sub("[^01]", "0", text) or "0", 2)
+
+
+def _read_rom(netlist: Netlist, cell: dict) -> None:
+    """Add a memory without write ports, and a node for each of its read ports."""
+    params, ports = cell["parameters"], cell["connections"]
+    width, size, depth = (_number(params[name]) for name in ("WIDTH", "ABITS", "SIZE"))
+    content = re.sub("[^01]", "0", params["INIT"]).zfill(width * depth)
+    words = [int(content[len(content) - (k + 1) * width:len(content) - k * width], 2) for k in range(depth)]
+    netlist.roms.append(Rom(width, words))
+    for port in range(_number(params["RD_PORTS"])):
+        netlist.nodes.append(Node("$rom", {"rom": len(netlist.roms) - 1},
+                                  {"A": ports["RD_ADDR"][port * size:(port + 1) * size]},
+                                  ports["RD_DATA"][port * width:(port + 1) * width]))
 
 
 def _sorted_nodes(nodes: list[Node]) -> list[Node]:
@@ -87,12 +109,12 @@ def read_netlist(component: wiring.Component) -> Netlist:
     Raises
     ------
     ValueError
-        If the Component holds anything else (a memory, an instance, a latch, another clock, an operator without a
-        rule here): the message names the Component and the cell's type.
+        If the Component holds anything else (a memory that is written or read at a clock, an instance, a latch,
+        another clock, an operator without a rule here): the message names the Component and the cell's type.
     """
     what = type(component).__name__
     text = rtlil.convert(component, name="cell", emit_src=False)
-    passes = "hierarchy -top cell; flatten; proc; opt; opt_clean -purge; write_json"
+    passes = "hierarchy -top cell; flatten; proc; opt; opt_clean -purge; memory_collect; write_json"
     script = f"read_rtlil <<rtlil\n{text}\nrtlil\n{passes}\n"
     output = find_yosys(lambda version: True).run(["-q", "-"], script, ignore_warnings=True)
     module = json.loads(output)["modules"]["cell"]
@@ -125,6 +147,8 @@ def read_netlist(component: wiring.Component) -> Netlist:
                 register.reset_value = params["SRST_VALUE"]
                 register.enable_first = kind == "$sdffce"
             netlist.registers.append(register)
+        elif kind == "$mem_v2" and not params["WR_PORTS"] and not params["RD_CLK_ENABLE"]:
+            _read_rom(netlist, cell)
         elif kind in ("$shift", "$shiftx") and params["B_SIGNED"]:
             raise ValueError(f"{what} holds a {kind} by a signed amount, which cannot be emitted in loop form")
         elif kind in _COMBINATIONAL:

@@ -141,7 +141,7 @@ def _apply(function: Function, bits: np.ndarray, bf16: bool) -> np.ndarray:
     elif function in (Function.SIGMOID, Function.SILU):
         z = np.minimum(near, one - 1)
     elif section == "rsqrt":
-        unit = unit + (~e & 1 ^ 1)
+        unit = unit + (e & 1)
     p = _cubic(*_segment(unit, z)) >> 1 if section else np.broadcast_to(one << 1, bits.shape)  # Q1.31
     p = np.where(saturated, one << 1, p)
 

@@ -2,9 +2,10 @@
 
 from amaranth import Cat, Module, Mux, Signal, signed
 from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["Accumulate", "AllWays", "Broadcast", "Everything", "Maximum", "Shift"]
+__all__ = ["Accumulate", "AllWays", "Broadcast", "Everything", "Lookup", "Maximum", "Shift"]
 
 
 class Shift(wiring.Component):
@@ -140,4 +141,24 @@ class Everything(wiring.Component):
         with m.If(a[0] & b[1]):
             m.d.sync += y.eq(wide + 1)
         m.d.comb += [self.right.a.eq(x), self.right.b.eq(y), self.right.s.eq(z)]
+        return m
+
+
+class Lookup(wiring.Component):
+    """Two tables: one with two readers, one whose length is no power of two."""
+
+    def __init__(self):
+        numbers = wiring.Signature({"a": Out(5), "b": Out(signed(7))})
+        super().__init__({"left": In(numbers), "right": Out(numbers)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.squares = squares = Memory(shape=5, depth=32, init=[k * k % 29 for k in range(32)])
+        m.submodules.odd = odd = Memory(shape=signed(7), depth=11, init=[5 * k - 30 for k in range(11)])
+        first, second, third = (store.read_port(domain="comb") for store in (squares, squares, odd))
+        a, b = Signal(5), Signal(signed(7))
+        m.d.comb += [first.addr.eq(self.left.a), second.addr.eq(self.left.b),
+                     third.addr.eq(Mux(self.left.a[:4] > 10, 10, self.left.a[:4]))]
+        m.d.sync += [a.eq(first.data ^ second.data), b.eq(third.data - self.left.b)]
+        m.d.comb += [self.right.a.eq(a), self.right.b.eq(b)]
         return m

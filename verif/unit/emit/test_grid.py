@@ -11,7 +11,7 @@ from sluice_hw.emit.grid import Grid
 from sluice_hw.emit.verilog import to_verilog
 from verif.harness import run_bench
 from verif.unit.emit.both import Both
-from verif.unit.emit.cells import Accumulate, AllWays, Broadcast, Everything, Maximum, Shift
+from verif.unit.emit.cells import Accumulate, AllWays, Broadcast, Everything, Lookup, Maximum, Shift
 
 pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
 
@@ -24,6 +24,7 @@ GRIDS = {
     "all_ways": (AllWays, 3, 4, None, ""),
     "broadcast": (Broadcast, 2, 3, None, ""),
     "everything": (Everything, 2, 3, None, ""),
+    "lookup": (Lookup, 2, 3, None, ""),
 }
 
 
