@@ -57,7 +57,8 @@ class LaneRow:
         ]
         macros = {
             "COLS": cols, "LATENCY": self.latency, "OPERANDS": len(self.operands), "FIELDS": len(self.results),
-            "VALID": member("all__valid"), "LOAD(k, from)": " ".join(loads), "CONTROL(which, value)": " ".join(sets), "STORE(to)": " ".join(stores),
+            "VALID": member("all__valid"), "LOAD(k, from)": " ".join(loads), "CONTROL(which, value)": " ".join(sets),
+            "STORE(to)": " ".join(stores),
         }  # fmt: skip
         driver = "".join(f"#define {key} {value}\n" for key, value in macros.items())
         driver += Path(__file__).with_name("lanes_driver.cpp").read_text()

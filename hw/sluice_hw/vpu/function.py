@@ -15,7 +15,6 @@ from amaranth.utils import ceil_log2
 
 from ..arith.shift import normalise_left
 from ..functions import (
-    COEFFICIENT_BITS,
     DEGREE,
     INDEX_BITS,
     LN2,
