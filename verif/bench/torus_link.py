@@ -12,7 +12,7 @@ from typing import Any
 
 from sluice_hw.ici.config import TorusConfig
 from sluice_hw.ici.frame import wire_bits
-from verif.link_model import Channel, Pair, Router
+from verif.models.link import Channel, Pair, Router
 
 __all__ = ["ERROR_RATES", "LATENCIES", "goodput_rows"]
 

@@ -5,7 +5,7 @@ from cocotb.triggers import RisingEdge, Timer
 
 from sluice_hw.ici.frame import Parameter, Reason, State, hello_layout, parameters
 from sluice_hw.ici.link_config import LinkConfig
-from verif.link_model import TORUS
+from verif.models.link import TORUS
 from verif.transactors import start_up
 from verif.unit.ici.test_link_parts import CONFIG
 

@@ -1,7 +1,7 @@
 """Two ends of a link and a cable between them: every flit once and in order, whatever the cable does.
 
-The ends, their routers and the cable run in C++ (``verif/link_model.py``), which checks every flit against what was
-sent. One model serves most tests.
+The ends, their routers and the cable run in C++ (``verif/models/link_driver.cpp``), which checks every flit against
+what was sent. One model serves most tests.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from sluice_hw.ici.config import TorusConfig
 from sluice_hw.ici.frame import Parameter, Reason, State
 from sluice_hw.ici.link import Link
 from sluice_hw.ici.link_config import LinkConfig
-from verif.link_model import TORUS, Channel, Pair, Router
+from verif.models.link import TORUS, Channel, Pair, Router
 
 #: Built for a cable of 10 cycles; tests use it with others, too. At 90 % loss it dies once in 10^18 cycles.
 FIELDS = {"latency": 10, "dead_after": 400, "stall_after": 20000}
@@ -234,5 +234,7 @@ def test_parameters():
     with pytest.raises(TypeError, match="link flit must be a StructLayout with a field 'vc'"):
         LinkConfig(flit=8, vcs=2)
     with pytest.raises(ValueError, match="link vcs must be that of the torus, 8, not 4"):
-        Link(torus=TorusConfig(data_bits=64), config=LinkConfig(flit=LinkConfig.for_torus(
-            TorusConfig(data_bits=64)).flit, vcs=4))
+        Link(
+            torus=TorusConfig(data_bits=64),
+            config=LinkConfig(flit=LinkConfig.for_torus(TorusConfig(data_bits=64)).flit, vcs=4),
+        )

@@ -7,7 +7,7 @@ from sluice_hw.ici.elastic import ElasticBuffer
 from sluice_hw.ici.handshake import Handshake
 from sluice_hw.ici.link_config import LinkConfig
 from verif.harness import run_bench
-from verif.link_model import TORUS
+from verif.models.link import TORUS
 
 #: Timers short enough to run out in a bench.
 CONFIG = {"latency": 1, "dead_after": 60, "hello_after": 100, "stall_after": 80}

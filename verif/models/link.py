@@ -22,7 +22,7 @@ from sluice_hw.ici.frame import wire_bits
 from sluice_hw.ici.link import COUNTERS, Link
 from sluice_hw.ici.link_config import LinkConfig
 
-__all__ = ["Channel", "End", "Pair", "Router", "TORUS", "build"]
+__all__ = ["Channel", "End", "Fault", "Pair", "Router", "TORUS", "build", "cable_text"]
 
 #: Torus of the tests: four channels, flits of 64 bits and their side bits.
 TORUS = TorusConfig(data_bits=64, orders=1)
@@ -52,7 +52,9 @@ class _Ends(wiring.Component):
         return m
 
 
-class _Fault(ctypes.Structure):
+class Fault(ctypes.Structure):
+    """A :class:`Channel` for ``cable.hpp``."""
+
     _fields_ = [(name, kind) for name, kind in (
         ("latency", ctypes.c_uint32), ("jitter", ctypes.c_uint32), ("reach", ctypes.c_uint32),
         ("drop", ctypes.c_double), ("corrupt", ctypes.c_double), ("bit_errors", ctypes.c_double),
@@ -67,8 +69,8 @@ class _Router(ctypes.Structure):
 
 class _Report(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_uint64) for name in ("sent", "received", "wrong", "missing", "died_at", "ended_at", "up_at",
-                                              "over_credit", "worst_gap", "first_latency", "longest")),
+        *((name, ctypes.c_uint64) for name in ("sent", "received", "wrong", "missing", "died_at", "ended_at",
+                                              "over_credit", "first_latency")),
         *((name, ctypes.c_uint32) for name in ("state", "reason", "mismatch", "theirs", "dead", "ended")),
         ("counters", ctypes.c_uint32 * len(COUNTERS)),
         ("sent_vc", ctypes.c_uint64 * 16),
@@ -96,6 +98,10 @@ class Channel:
     #: Cycle from which nothing passes.
     cut_at: int = 2**63
 
+    def fault(self) -> Fault:
+        """As the cable in C++ takes it."""
+        return Fault(**vars(self))
+
 
 @dataclass(kw_only=True)
 class Router:
@@ -120,13 +126,9 @@ class End:
     missing: int = 0
     died_at: int = 0
     ended_at: int = 0
-    up_at: int = 0
     over_credit: int = 0
-    #: Longest time between two flits received, in cycles.
-    worst_gap: int = 0
-    #: Cycles from the first flit sent to its arrival, and the longest of any flit.
+    #: Cycles from the first flit sent to its arrival.
     first_latency: int = 0
-    longest: int = 0
     state: int = 0
     reason: int = 0
     mismatch: int = 0
@@ -138,6 +140,11 @@ class End:
     received_vc: list[int] = field(default_factory=list)
 
 
+def cable_text() -> str:
+    """C++ text of the cable."""
+    return (Path(__file__).parent / "cable.hpp").read_text()
+
+
 @cache
 def build(a: tuple, b: tuple = (), torus: TorusConfig = TORUS, torus_b: TorusConfig | None = None) -> Path:
     """The model of two ends whose :class:`LinkConfig` have these fields (as sorted pairs; empty `b`: like `a`)."""
@@ -145,7 +152,7 @@ def build(a: tuple, b: tuple = (), torus: TorusConfig = TORUS, torus_b: TorusCon
     one = LinkConfig.for_torus(torus, **dict(a))
     two = LinkConfig.for_torus(torus_b, **dict(b or a))
     verilog = to_verilog(_Ends(Link(torus=torus, config=one), Link(torus=torus_b, config=two)), name="ends")
-    text = (Path(__file__).parent / "link_model.cpp").read_text()
+    text = cable_text() + (Path(__file__).parent / "link_driver.cpp").read_text()
     # Verilator's C++ names have no double underscores.
     text = re.sub(r"(?<=[a-z])__(?=[a-z])", "___05F", text)
     values = {
@@ -184,7 +191,7 @@ class Pair:
         lib.pair_delete.argtypes = [ctypes.c_void_p]
         lib.pair_run.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int]
         lib.pair_run.restype = ctypes.c_uint64
-        lib.pair_channel.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(_Fault)]
+        lib.pair_channel.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(Fault)]
         lib.pair_router.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(_Router)]
         lib.pair_reset.argtypes = [ctypes.c_void_p, ctypes.c_int]
         lib.pair_report.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(_Report)]
@@ -200,7 +207,7 @@ class Pair:
     def channels(self, a_to_b: Channel, b_to_a: Channel | None = None) -> None:
         """Set the cable's two directions (the second like the first by default)."""
         for direction, channel in enumerate((a_to_b, b_to_a or a_to_b)):
-            self._lib.pair_channel(self._pair, direction, _Fault(**vars(channel)))
+            self._lib.pair_channel(self._pair, direction, channel.fault())
 
     def routers(self, a: Router, b: Router | None = None) -> None:
         """Set the traffic at both ends."""

@@ -1,29 +1,9 @@
-// Routers, channels and clocks around two link ends (verif/link_model.py fills in the sizes).
+// Routers, channels and clocks around two link ends (verif/models/link.py fills in the sizes, and puts cable.hpp first).
 #include "Vtop.h"
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <deque>
-#include <vector>
 
 namespace {
 
-struct Random {  // splitmix64
-    uint64_t state;
-    uint64_t next() {
-        uint64_t z = (state += 0x9E3779B97F4A7C15ull);
-        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-        z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-        return z ^ (z >> 31);
-    }
-    double unit() { return (next() >> 11) * 0x1.0p-53; }
-    bool chance(double p) { return p > 0 && unit() < p; }
-    uint32_t below(uint32_t n) { return n ? next() % n : 0; }
-};
-
 constexpr int WORDS = 64;  // of 32 bits: the widest port here
-using Bits = std::vector<uint32_t>;
 
 template <typename T> void get(const T& port, uint32_t* out, int words) {
     std::memset(out, 0, 4 * words);
@@ -46,66 +26,16 @@ void set_field(uint32_t* out, int at, int bits, uint32_t value) {
     }
 }
 
-struct Fault {
-    uint32_t latency, jitter, reach;
-    double drop, corrupt, bit_errors, twice, late;
-    uint64_t cut_at;
-};
 struct RouterSettings {
     double rate, take;
     uint32_t channels, blocked;
     uint64_t flits;
 };
 struct Report {
-    uint64_t sent, received, wrong, missing, died_at, ended_at, up_at, over_credit, worst_gap, first_latency, longest;
+    uint64_t sent, received, wrong, missing, died_at, ended_at, over_credit, first_latency;
     uint32_t state, reason, mismatch, theirs, dead, ended;
     uint32_t counters[COUNTERS];
     uint64_t sent_vc[16], received_vc[16];
-};
-
-struct Channel {
-    Fault f{1, 0, 0, 0, 0, 0, 0, 0, ~0ull};
-    Random random{0};
-    struct Word { uint64_t due; Bits bits; };
-    std::deque<Word> way;
-    Bits last;
-    bool repeat = false;
-    uint64_t now = 0, extra = 0;
-
-    // A word enters (or none); returns what leaves, or nullptr. `hold` keeps it until the next call.
-    Bits hold;
-    const Bits* step(bool valid, const uint32_t* word, int bits) {
-        ++now;
-        if (f.jitter && random.below(64) == 0) extra = random.below(f.jitter + 1);
-        if (valid && now < f.cut_at) {
-            Bits copy(word, word + (bits + 31) / 32 + 1);
-            if (repeat) { copy = last; repeat = false; }
-            else if (random.chance(f.twice)) repeat = true;
-            last = copy;
-            if (f.bit_errors > 0) {
-                // Distance to the next wrong bit, drawn anew for each word: bits are independent.
-                for (double at = gap(); at < bits; at += 1 + gap()) flip(copy, int(at));
-            }
-            if (random.chance(f.corrupt))
-                for (int n = 1 + random.below(5); n; --n) flip(copy, random.below(bits));
-            if (!random.chance(f.drop)) {
-                uint64_t due = now + f.latency - 1 + extra;
-                if (!way.empty() && due <= way.back().due) due = way.back().due + 1;
-                way.push_back({due, std::move(copy)});
-                if (f.reach && random.chance(f.late)) {  // change places with one of those before it
-                    size_t back = 1 + random.below(f.reach);
-                    if (way.size() > back) std::swap(way.back().bits, way[way.size() - 1 - back].bits);
-                }
-            }
-        }
-        if (now >= f.cut_at) way.clear();
-        if (way.empty() || way.front().due > now) return nullptr;
-        hold = std::move(way.front().bits);
-        way.pop_front();
-        return &hold;
-    }
-    double gap() { return std::floor(std::log1p(-random.unit()) / std::log1p(-f.bit_errors)); }
-    static void flip(Bits& word, int bit) { word[bit / 32] ^= 1u << bit % 32; }
 };
 
 struct Router {
@@ -113,9 +43,8 @@ struct Router {
     Random random{0};
     int vcs, data_bits, vc_bits, credits[16] = {}, gives[16] = {}, turn = 0;
     uint64_t next[16] = {}, expect[16] = {}, sent_at[16][4096];
-    std::deque<int> buffer;
     int held[16] = {};
-    uint64_t now = 0, last_receipt = 0;
+    uint64_t now = 0;
     Report r{};
 
     static uint64_t mix(uint64_t a, uint64_t b) { Random m{a * 0x100000001B3ull ^ b}; return m.next(); }
@@ -130,7 +59,6 @@ struct Router {
     }
     void restart() {
         for (int v = 0; v < 16; ++v) { credits[v] = 0; gives[v] = DEPTH; next[v] = expect[v] = held[v] = 0; }
-        buffer.clear();
     }
 };
 
@@ -141,7 +69,6 @@ struct Pair {
     Channel channels[2];
     uint64_t period[2], due[2] = {0, 0}, edges[2] = {0, 0};
     int resetting[2] = {4, 4};
-    uint64_t peer_sent_at[2] = {};
 
     Pair(uint64_t seed, uint64_t pa, uint64_t pb) {
         period[0] = pa; period[1] = pb;
@@ -178,7 +105,6 @@ struct Pair {
             R.r.state = state & 3; R.r.reason = state >> 2 & 7; R.r.mismatch = state >> 5 & 7; R.r.theirs = state >> 8;
             R.r.dead = ENDS(e, tx__dead);
             R.r.ended = ENDS(e, rx__ended);
-            if (R.r.state == 2 && !R.r.up_at) R.r.up_at = R.now;
             if (R.r.dead && !R.r.died_at) R.r.died_at = R.now;
             if (R.r.ended && !R.r.ended_at) R.r.ended_at = R.now;
             uint32_t credit = ENDS(e, tx__credit);
@@ -195,9 +121,6 @@ struct Pair {
                 if (std::memcmp(came, wanted, 4 * words) || R.held[vc] >= DEPTH || R.r.ended) ++R.r.wrong;
                 uint64_t took = edges[!e] - P.sent_at[vc][R.expect[vc] % 4096];
                 if (R.r.received == 0) R.r.first_latency = took;
-                R.r.longest = std::max(R.r.longest, took);
-                R.r.worst_gap = std::max(R.r.worst_gap, R.now - R.last_receipt);
-                R.last_receipt = R.now;
                 ++R.expect[vc]; ++R.r.received; ++R.r.received_vc[vc]; ++R.held[vc];
             }
             for (int v = 0; v < R.vcs; ++v) {
