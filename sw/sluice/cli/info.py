@@ -9,6 +9,7 @@ import sys
 import textwrap
 
 from sluice.errors import UsageError
+from sluice.sizes import size_text
 
 from . import common
 
@@ -25,6 +26,8 @@ def add_commands(commands) -> None:
     common.add_config(memory)
     memory.add_argument("--net", choices=("mlp", "cnn"), help="a network of examples/digits")
     memory.add_argument("--batch", type=int, default=360, help="images of the network's input (default 360)")
+    what = "controller: the slice controller, or one that leaves rows open (default slices)"
+    memory.add_argument("--banks", choices=("slices", "open-rows"), default="slices", help=what)
     memory.set_defaults(call=_memory)
     bench = commands.add_parser("bench", help="measure speed and cycles")
     bench.add_argument("names", nargs="*", help="what to measure; default: everything")
@@ -47,7 +50,7 @@ def _config(args: argparse.Namespace) -> int:
               f"{'slice':>8}  for")  # fmt: skip
         for c in PRESETS.values():
             print(f"{c.name:<10}{f'{c.rows}x{c.cols}':>9}{c.clock_mhz:>6} MHz{peak_tops(c):>8.2f}"
-                  f"{_size(c.vmem_bytes):>11}{_size(c.acc_bytes):>10}{_size(c.hbm_bytes):>11}"
+                  f"{size_text(c.vmem_bytes):>11}{size_text(c.acc_bytes):>10}{size_text(c.hbm_bytes):>11}"
                   f"{c.hbm_bytes_per_cycle:>13}{c.slice_bytes:>8}  {NOTES[c.name].purpose}")  # fmt: skip
         return 0
     if not args.name:
@@ -69,25 +72,26 @@ def _config(args: argparse.Namespace) -> int:
 
 
 def _memory(args: argparse.Namespace) -> int:
-    from sluice.runtime import load_config
+    from sluice.runtime import BankMap, compiled_memory, load_config
 
     c = load_config(args.config)
     if args.batch < 1:
         raise UsageError(f"--batch must be at least 1, not {args.batch}")
     beats = "" if c.hbm_beat_bytes == c.hbm_bytes_per_cycle else f" in beats of {c.hbm_beat_bytes}"
-    print(f"HBM           {c.hbm_slices} slices of {c.slice_bytes} bytes = {_size(c.hbm_bytes)}, "
+    print(f"HBM           {c.hbm_slices} slices of {c.slice_bytes} bytes = {size_text(c.hbm_bytes)}, "
           f"{c.hbm_bytes_per_cycle} bytes a cycle{beats}")  # fmt: skip
-    print(f"VMEM          {_size(c.vmem_bytes)}: {c.vmem_regions} regions of {_size(c.vmem_region_bytes)}, "
+    print(f"VMEM          {size_text(c.vmem_bytes)}: {c.vmem_regions} regions of {size_text(c.vmem_region_bytes)}, "
           f"{c.vmem_interleave} banks each, words of {c.word_bytes} bytes")  # fmt: skip
-    print(f"accumulators  {c.acc_rows} rows of {c.cols} int32 = {_size(c.acc_bytes)}, two regions")
+    print(f"accumulators  {c.acc_rows} rows of {c.cols} int32 = {size_text(c.acc_bytes)}, two regions")
     print(f"microcode     {c.microcode_words} words of 32 bytes")
     if args.net:
         from sluice.compiler import compile as compile_graph
 
         from .digits import quantised
 
-        print()
-        print(compile_graph(quantised(args.net, args.batch), c).describe())
+        compiled = compile_graph(quantised(args.net, args.batch), c)
+        print(f"\n{compiled.describe()}\n\nmemory map")
+        print(compiled_memory(compiled, BankMap.of(c, args.banks)))
     return 0
 
 
@@ -102,10 +106,3 @@ def _bench(args: argparse.Namespace) -> int:
             raise
         raise UsageError("there are no benchmarks in this copy of the project (verif/bench)") from None
     return int(module.main(args.names) or 0)
-
-
-def _size(count: int) -> str:
-    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
-        if count >= unit and count % unit == 0:
-            return f"{count // unit} {name}"
-    return f"{count} bytes"

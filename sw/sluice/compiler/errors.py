@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sluice.sizes import size_text
+
 from .tensors import GraphError
 
 __all__ = ["CompileError", "DoesNotFit", "ProgramTooLong", "Unsupported"]
@@ -30,7 +32,8 @@ class DoesNotFit(CompileError):
     ) -> None:
         self.what, self.memory = what, memory
         self.needed, self.free, self.largest = needed, free, largest
-        text = f"{what} does not fit in {memory}: needed {needed} bytes, free {free}, largest hole {largest}"
+        sizes = f"needs {size_text(needed)}, {size_text(free)} free, largest hole {size_text(largest)}"
+        text = f"{what} does not fit in {memory}: {sizes}"
         super().__init__(f"{where}: {text}" if where else text)
 
     def within(self, where: str) -> DoesNotFit:

@@ -24,9 +24,11 @@ from sluice_hw import csr, isa
 from sluice_hw.config import ChipConfig
 from sluice_hw.csr import HostMap, Irq
 
+from .banks import BankMap
 from .buffer import DTYPES, Buffer
 from .fault import Fault, decode_fault, op_text
 from .memory import SliceAllocator
+from .memory_info import MemoryInfo
 from .report import RunReport
 from .state import Event, dump_text, hung_text, state_text, waiting_text
 from .transport import WORD, Transport, open_transport
@@ -77,7 +79,7 @@ class Device:
     ) -> None:
         self.config = config
         self.registers = csr.csr_map(config)
-        self.hbm = SliceAllocator(config.hbm_slices, config.slice_bytes)
+        self.hbm = SliceAllocator(config.hbm_slices, config.slice_bytes, BankMap.of(config))
         self.transport = transport if transport is not None else open_transport(config, backend, **options)
         self._program: Program | None = None
         self._on_progress: Callable[[int], None] | None = None
@@ -170,8 +172,18 @@ class Device:
             )
 
     # -- memory --------------------------------------------------------------------------------------------------
-    def alloc(self, shape: int | Sequence[int], dtype: Any = "int8") -> Buffer:
+    def alloc(
+        self, shape: int | Sequence[int], dtype: Any = "int8", *, name: str = "", apart: Sequence[Buffer] = ()
+    ) -> Buffer:
         """A buffer for an array, of whole slices.
+
+        Parameters
+        ----------
+        name
+            What :meth:`memory_info` and messages call it.
+        apart
+            Buffers that are read or written in turn with this one: it is placed so that their slices meet in the same
+            banks as little as can be (where :attr:`hbm`'s banks lose anything by that).
 
         Raises
         ------
@@ -181,14 +193,31 @@ class Device:
             For a shape or element type that cannot be.
         """
         shape, kind, slices = self._array(shape, dtype)
-        first = self.hbm.alloc(slices, f"an array {kind}{list(shape)}")
+        what = name or f"an array {kind}{list(shape)}"
+        first = self.hbm.alloc(slices, what, apart=self._firsts(apart))
         return Buffer(self, first, slices, shape, kind)
 
-    def alloc_at(self, first: int, shape: int | Sequence[int], dtype: Any = "int8") -> Buffer:
+    def alloc_at(self, first: int, shape: int | Sequence[int], dtype: Any = "int8", *, name: str = "") -> Buffer:
         """As :meth:`alloc`, from slice ``first`` on."""
         shape, kind, slices = self._array(shape, dtype)
-        self.hbm.reserve(first, slices, f"an array {kind}{list(shape)}")
+        self.hbm.reserve(first, slices, name or f"an array {kind}{list(shape)}")
         return Buffer(self, first, slices, shape, kind)
+
+    def memory_info(self, together: Sequence[Buffer] = (), *, banks: BankMap | None = None) -> MemoryInfo:
+        """What lies where in HBM; ``str()`` of it is a table.
+
+        Parameters
+        ----------
+        together
+            Buffers that a program moves in turn: the answer says what part of the bandwidth their banks leave them,
+            and warns when that is little.
+        banks
+            How slices lie in banks; by default as the slice controller places them, which loses nothing.
+        """
+        return MemoryInfo.of(self.hbm, banks or BankMap.of(self.config), self._firsts(together))
+
+    def _firsts(self, buffers: Sequence[Buffer]) -> list[int]:
+        return [buffer.address // self.config.slice_bytes for buffer in buffers]  # of a freed one, an error
 
     def _array(self, shape: int | Sequence[int], dtype: Any) -> tuple[tuple[int, ...], np.dtype, int]:
         dims = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
@@ -266,9 +295,7 @@ class Device:
             except ValueError as error:
                 raise UsageError(str(error)) from None
         if program.config_name and program.config_name != self.config.name:
-            raise UsageError(
-                f"the program is for config {program.config_name!r}, the chip is a {self.config.name!r}"
-            )
+            raise UsageError(f"the program is for config {program.config_name!r}, the chip is a {self.config.name!r}")
         if verify:
             check(program, self.config)
         elif not 0 < len(program) <= self.config.microcode_words:

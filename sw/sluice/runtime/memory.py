@@ -1,14 +1,29 @@
-"""Which slices of HBM are in use."""
+"""Which slices of HBM are in use, and by what."""
 
 from __future__ import annotations
 
-from sluice.errors import OutOfMemory, UsageError
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-__all__ = ["SliceAllocator"]
+from sluice.errors import OutOfMemory, UsageError
+from sluice.sizes import size_text
+
+from .banks import BankMap
+
+__all__ = ["Piece", "SliceAllocator"]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive slices in use."""
+
+    first: int
+    count: int
+    what: str
 
 
 class SliceAllocator:
-    """First fit over whole slices.
+    """First fit over whole slices; neighbours that are free are one hole at once.
 
     Parameters
     ----------
@@ -16,33 +31,62 @@ class SliceAllocator:
         How many there are.
     slice_bytes
         Bytes of one, for messages.
+    banks
+        Where slices lie; needed for ``apart``.
+
+    Attributes
+    ----------
+    peak
+        Most slices that were in use at a time.
     """
 
-    def __init__(self, slices: int, slice_bytes: int) -> None:
-        self.slices, self.slice_bytes = slices, slice_bytes
-        self._used: dict[int, int] = {}  # first slice -> count, disjoint
+    def __init__(self, slices: int, slice_bytes: int, banks: BankMap | None = None) -> None:
+        self.slices, self.slice_bytes, self.banks = slices, slice_bytes, banks
+        self._used: dict[int, Piece] = {}  # by first slice, disjoint
+        self.peak = 0
 
     @property
     def used(self) -> int:
         """Slices in use."""
-        return sum(self._used.values())
+        return sum(piece.count for piece in self._used.values())
 
     @property
     def free(self) -> int:
         """Slices not in use."""
         return self.slices - self.used
 
+    @property
+    def pieces(self) -> list[Piece]:
+        """What is in use, by address."""
+        return [piece for _, piece in sorted(self._used.items())]
+
+    @property
+    def largest(self) -> int:
+        """Slices of the largest hole."""
+        return max((size for _, size in self.holes()), default=0)
+
+    @property
+    def fragmentation(self) -> float:
+        """Part of the free slices that lies outside the largest hole."""
+        return 1 - self.largest / self.free if self.free else 0.0
+
     def holes(self) -> list[tuple[int, int]]:
         """Free pieces as (first, count), by address."""
         out, at = [], 0
-        for first, count in [*sorted(self._used.items()), (self.slices, 0)]:
-            if first > at:
-                out.append((at, first - at))
-            at = first + count
+        for piece in [*self.pieces, Piece(self.slices, 0, "")]:
+            if piece.first > at:
+                out.append((at, piece.first - at))
+            at = piece.first + piece.count
         return out
 
-    def alloc(self, count: int, what: str = "a buffer") -> int:
+    def alloc(self, count: int, what: str = "a buffer", *, apart: Sequence[int] = ()) -> int:
         """First of ``count`` consecutive slices that are free, now in use.
+
+        Parameters
+        ----------
+        apart
+            First slices of pieces that are read or written in turn with this one. Of the places within a period of
+            the banks at the start of each hole, the first is taken that loses the least bandwidth.
 
         Raises
         ------
@@ -50,18 +94,23 @@ class SliceAllocator:
             Saying how much is needed, how much is free, and the largest piece.
         """
         _check_count(count, what)
-        holes = self.holes()
-        for first, size in holes:
-            if size >= count:
-                self._used[first] = count
-                return first
-        largest = max((size for _, size in holes), default=0)
-        why = "in one piece (fragmented)" if self.free >= count else "at all"
-        raise OutOfMemory(
-            f"HBM has no room {why} for {what}: {self._text(count)} needed, {self._text(self.free)} free of "
-            f"{self._text(self.slices)}, largest hole {self._text(largest)}",
-            needed=count, free=self.free, largest=largest,
-        )
+        places = [(first, size) for first, size in self.holes() if size >= count]
+        if not places:
+            why = "in one piece (fragmented)" if self.free >= count else "at all"
+            raise OutOfMemory(
+                f"HBM has no room {why} for {what}: needs {self._text(count)}, {self._text(self.free)} free of "
+                f"{self._text(self.slices)}, largest hole {self._text(self.largest)}",
+                needed=count,
+                free=self.free,
+                largest=self.largest,
+            )
+        first = places[0][0]
+        if apart and self.banks is not None and self.banks.turn_clocks:
+            others = [(other, self._piece(other).count) for other in apart]
+            starts = [at + k for at, size in places for k in range(min(self.banks.period, size - count + 1))]
+            loss = {at: -self.banks.bandwidth([*others, (at, count)]) for at in starts}
+            first = min(starts, key=lambda at: (loss[at], at))
+        return self._take(Piece(first, count, what))
 
     def reserve(self, first: int, count: int, what: str = "a buffer") -> int:
         """As :meth:`alloc`, at a place that is given.
@@ -78,19 +127,28 @@ class SliceAllocator:
             raise OutOfMemory(
                 f"HBM slices {first} to {first + count - 1} are not free for {what}: {self._text(room)} free from "
                 f"slice {first} on, of {self._text(self.slices)} in all",
-                needed=count, free=self.free, largest=room,
+                needed=count,
+                free=self.free,
+                largest=room,
             )
-        self._used[first] = count
-        return first
+        return self._take(Piece(first, count, what))
 
     def release(self, first: int) -> None:
         """Give back what :meth:`alloc` or :meth:`reserve` returned."""
+        del self._used[self._piece(first).first]
+
+    def _piece(self, first: int) -> Piece:
         if first not in self._used:
             raise UsageError(f"no buffer in use begins at slice {first}; in use: {sorted(self._used) or 'none'}")
-        del self._used[first]
+        return self._used[first]
+
+    def _take(self, piece: Piece) -> int:
+        self._used[piece.first] = piece
+        self.peak = max(self.peak, self.used)
+        return piece.first
 
     def _text(self, slices: int) -> str:
-        return f"{slices} slices ({slices * self.slice_bytes} bytes)"
+        return f"{size_text(slices * self.slice_bytes)} ({slices} slices)"
 
 
 def _check_count(count: int, what: str) -> None:

@@ -96,7 +96,7 @@ def test_does_not_fit() -> None:
     x = g.input("x", (1, 40, 40, 3))
     g.output(g.max_pool2d(g.conv2d(x, rng.normal(0, 0.1, (3, 3, 3, 200)).astype(np.float32)), 3, stride=1), "y")
     q = quantise(g, rng.normal(0, 1, (2, 40, 40, 3)).astype(np.float32))
-    text = r"step '.*' with 1 of 1 units .* needed \d+ bytes, free \d+, largest hole"
+    text = r"step '.*' with 1 of 1 units .* needs [\d.]+ \w+, [\d.]+ \w+ free, largest hole"
     with pytest.raises(DoesNotFit, match=text) as info:
         compile(q, TINY)
     assert info.value.needed > info.value.largest

@@ -78,7 +78,9 @@ def test_times_share_a_place() -> None:
     whole = TINY.vmem_bytes
     memory.place(Buffer("first", whole, born=0, dies=3))
     memory.place(Buffer("second", whole, born=4, dies=9))
-    with pytest.raises(DoesNotFit, match=r"third does not fit in VMEM: needed 32 bytes, free 0, largest hole 0"):
+    with pytest.raises(
+        DoesNotFit, match=r"third does not fit in VMEM: needs 32 bytes, 0 bytes free, largest hole 0 bytes"
+    ):
         memory.place(Buffer("third", 32, born=3, dies=4))
 
 
