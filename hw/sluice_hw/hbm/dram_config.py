@@ -1,0 +1,152 @@
+"""Parameters of a memory of DRAM channels behind the slice controller, and what follows from them and a chip's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..config import ChipConfig
+from .schedule import Schedule
+from .timing import TIMINGS, DramTiming
+
+__all__ = ["CHANNEL_BEAT", "DramConfig"]
+
+#: Bytes that a channel moves in a memory clock.
+CHANNEL_BEAT = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class DramConfig:
+    """One controller of ``chip.hbm_beat_bytes / 32`` channels in step.
+
+    Channels in step get the same commands; a slice lies in all of them.
+
+    Raises
+    ------
+    ValueError
+        For what cannot be built; the message names the field, its value and what is allowed.
+    """
+
+    chip: ChipConfig
+    #: A key of :data:`TIMINGS`, or timings.
+    timing: DramTiming = TIMINGS["hbm2-4gb"]
+    #: ``per-bank``: sets of banks are refreshed while others work. ``all-bank``: everything stands.
+    refresh: str = "per-bank"
+    #: Refreshes of all banks that are done at once, each time they are due.
+    refresh_group: int = 2
+    #: Slices of a direction after which, at the end of a train, the other may have its turn; and after which it has it.
+    turn_min: int = 1
+    turn_max: int = 16
+    #: Clocks that the physical layer adds between a command's register and the data it brings back.
+    phy_clocks: int = 0
+    #: SECDED code on 64-bit words, its check bits beside the data.
+    ecc: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.chip, ChipConfig):
+            raise TypeError(f"chip must be a ChipConfig, not {self.chip!r}")
+        if isinstance(self.timing, str):
+            if self.timing not in TIMINGS:
+                raise ValueError(f"timing must be one of {', '.join(TIMINGS)}, not {self.timing!r}")
+            object.__setattr__(self, "timing", TIMINGS[self.timing])
+        elif not isinstance(self.timing, DramTiming):
+            raise TypeError(f"timing must be a DramTiming or a name, not {self.timing!r}")
+
+        def need(ok: bool, field: str, allowed: str) -> None:
+            if not ok:
+                raise ValueError(f"{field} must be {allowed}, not {getattr(self, field)!r}")
+
+        need(self.refresh in ("per-bank", "all-bank"), "refresh", "'per-bank' or 'all-bank'")
+        need(type(self.refresh_group) is int and 1 <= self.refresh_group <= 4, "refresh_group", "1 to 4")
+        need(type(self.turn_max) is int and 1 <= self.turn_max <= 256, "turn_max", "1 to 256")
+        need(type(self.turn_min) is int and 1 <= self.turn_min <= self.turn_max, "turn_min", "1 to turn_max")
+        need(type(self.phy_clocks) is int and 0 <= self.phy_clocks <= 32, "phy_clocks", "0 to 32")
+        need(isinstance(self.ecc, bool), "ecc", "True or False")
+        beat, size = self.chip.hbm_beat_bytes, self.chip.slice_bytes
+        if beat % CHANNEL_BEAT or self.chip.hbm_bytes_per_cycle != beat:
+            raise ValueError(
+                f"hbm_bytes_per_cycle of a chip with DRAM must be {CHANNEL_BEAT} times a power of two, "
+                f"not {self.chip.hbm_bytes_per_cycle}"
+            )
+        least = self.channels * self.schedule.unit * CHANNEL_BEAT
+        if size % least or size & (size - 1):
+            raise ValueError(
+                f"slice_bytes with {self.channels} channels of {self.timing.name} must be {least} times a power of "
+                f"two, not {size}"
+            )
+        if self.units > 16:
+            raise ValueError(f"slice_bytes must be at most {16 * least}, 16 units of each channel, not {size}")
+        if self.chip.hbm_bytes > self.channels * self.timing.bytes:
+            raise ValueError(
+                f"hbm_bytes must be at most {self.channels * self.timing.bytes}, what {self.channels} channels of "
+                f"{self.timing.name} hold, not {self.chip.hbm_bytes}"
+            )
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        return Schedule(self.timing)
+
+    @property
+    def channels(self) -> int:
+        """Channels in step."""
+        return self.chip.hbm_beat_bytes // CHANNEL_BEAT
+
+    @property
+    def units(self) -> int:
+        """Units of a slice."""
+        return self.chip.slice_beats // self.schedule.unit
+
+    @property
+    def sets(self) -> int:
+        """Sets of four banks in a pseudo-channel."""
+        return self.timing.banks_per_group
+
+    @property
+    def row_parts(self) -> int:
+        """Units that a row of every bank of a set holds."""
+        return self.timing.row_bursts // self.schedule.bank_bursts
+
+    @property
+    def run(self) -> int:
+        """Consecutive slices in one set before the next set follows: four units at least, so that a stream leaves every
+        set time for its refresh."""
+        return max(1, 4 // self.units)
+
+    def place(self, number: int, unit: int = 0) -> tuple[int, int, int]:
+        """Set, row and part of the row of a slice's unit. A slice lies in one set."""
+        block, at = divmod(number, self.run)
+        row_block, bank_set = divmod(block, self.sets)
+        at = ((row_block * self.run) + at) * self.units + unit
+        return bank_set, at // self.row_parts, at % self.row_parts
+
+    # Pipeline of the data.
+
+    @property
+    def encode_clocks(self) -> int:
+        return 1 if self.ecc else 0
+
+    @property
+    def decode_clocks(self) -> int:
+        return 2 if self.ecc else 0
+
+    @property
+    def latency(self) -> int:
+        """Clocks from the grant of a slice to its last beat in the read buffer, which is also when a write counts as
+        done: the same for every address and history."""
+        s, t = self.schedule, self.timing
+        # To the last column command, through its register and the pins, and the second pseudo-channel's clock.
+        return (self.units - 1) * s.unit + s.column + s.unit + t.rl + self.phy_clocks + 2 + self.decode_clocks
+
+    @property
+    def wait_bound(self) -> int:
+        """Most clocks that a slice waits for its grant, from when it is the first of its direction, the slice before
+        it has been granted, and its beats or the room for them are there. Derived in docs/memory.md."""
+        s, t = self.schedule, self.timing
+        slice_clocks = self.units * s.unit
+        turn = max(rule.index(True) for rule in s.follow.values()) - s.unit
+        row_bus = s.span + 1 - s.unit - turn
+        if self.refresh == "per-bank":
+            refresh = s.refresh_in_unit + s.own_after_refresh
+        else:
+            refresh = s.refresh_all - s.unit + (self.refresh_group * t.rfc) + 2
+        return slice_clocks * (1 + self.turn_max) + 2 * turn + row_bus + refresh
