@@ -7,19 +7,21 @@ itself, small ones only, because Verilator flattens it (``top=True``).
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from sluice.build.model import build_shared
+from sluice.build import build_shared
 from sluice_hw.emit.verilog import to_verilog
 from sluice_hw.ici.config import TorusConfig
+from sluice_hw.ici.interface import Port
 from sluice_hw.ici.router import Router
-from sluice_hw.ici.routing import RoutePlan
+from sluice_hw.ici.routing import RoutePlan, neighbour
 from sluice_hw.ici.torus import torus_verilog
+from verif.models.part import Part, pins_of, wrapper
 
-__all__ = ["PATTERNS", "Counts", "Torus", "build"]
+__all__ = ["PATTERNS", "Counts", "Torus", "build", "build_router"]
 
 #: Where packets go, by the number that the driver knows.
 PATTERNS = {"uniform": 0, "tornado": 1, "transpose": 2, "hotspot": 3, "all-to-one": 4}
@@ -37,31 +39,37 @@ class Counts(ctypes.Structure):
         return {name: getattr(self, name) for name in _FIELDS}
 
 
-def build(config: TorusConfig, *, top: bool = False, latency: int = 1, opt: str = "-O2", mutate=None) -> Path:
-    """Compile the model, or take it from the cache.
+def build(config: TorusConfig, *, top: bool = False, latency: int = 1, opt: str = "-O2") -> Path:
+    """Compile the model, or take it from the cache."""
+    return _build(config, top, latency, opt).library
 
-    Parameters
-    ----------
-    mutate
-        Function from Verilog text to Verilog text, to plant a fault.
-    """
+
+def build_router(config: TorusConfig, *, opt: str = "-O2") -> Part:
+    """The router of the same library, for other simulations."""
+    return _build(config, False, 1, opt)
+
+
+def _build(config: TorusConfig, top: bool, latency: int, opt: str) -> Part:
     if not 32 < config.flit_bits <= 64:
         raise ValueError(f"the driver takes flits of 33 to 64 bits, not {config.flit_bits}")
-    text = torus_verilog(config, latency=latency) if top else to_verilog(Router(config), name="sluice_router")
-    if mutate is not None:
-        changed = mutate(text)
-        assert changed != text, "the fault changes nothing"
-        text = changed
+    if top:
+        text, pins = torus_verilog(config, latency=latency), ()
+    else:
+        router = Router(config)
+        text, pins = to_verilog(router, name="sluice_router"), pins_of(router)
     constants = {
         "VC_BITS": config.vc_bits, "DATA_BITS": config.data_bits,
         "HEADER_BITS": config.header_bits, "X_BITS": config.x_bits, "Y_BITS": config.y_bits, "ORDERS": config.orders,
     }  # fmt: skip
     head = "".join(f"#define {key} {value}\n" for key, value in constants.items()) + ("#define TORUS_TOP\n" * top)
     driver = (Path(__file__).parent / "torus_driver.cpp").read_text()
-    return build_shared(
+    if not top:
+        driver += wrapper(router)
+    library = build_shared(
         "torus" if top else "router", text, "sluice_torus" if top else "sluice_router", head + driver, opt=opt,
         verilator_args=["-O3", "-Wno-WIDTHEXPAND", "-Wno-WIDTHTRUNC", "--output-split", "40000"],
     )  # fmt: skip
+    return Part(library, pins)
 
 
 class Torus:
@@ -123,7 +131,8 @@ class Torus:
 
     def kill(self, node: int, port: int) -> None:
         """A link dies, both directions."""
-        self._lib.torus_kill(self._handle, node, int(port))
+        for end in ((node, Port(port)), (neighbour(self.config, node, Port(port)), Port(port).opposite)):
+            self._lib.torus_kill(self._handle, *end)
 
     def hold(self, *, requests: bool) -> None:
         """Whether requests that arrive are left where they are, at every node."""
@@ -133,9 +142,9 @@ class Torus:
         """Put one packet into the queue of its source."""
         self._lib.torus_send(self._handle, src, dst, message, order, length)
 
-    def run(self, cycles: int, *, patience: int = 20_000) -> Counts:
-        """Run with new packets."""
-        self._lib.torus_run(self._handle, cycles, 1, 0, patience)
+    def run(self, cycles: int, *, generate: bool = True, patience: int = 20_000) -> Counts:
+        """Run, with new packets or (not `generate`) without."""
+        self._lib.torus_run(self._handle, cycles, generate, 0, patience)
         return self.counts()
 
     def drain(self, cycles: int = 1_000_000, *, patience: int = 20_000) -> Counts:
@@ -164,13 +173,8 @@ class Torus:
         return out
 
 
-_tables: dict[RoutePlan, bytes] = {}
-
-
+@cache
 def route_bytes(plan: RoutePlan) -> bytes:
     """Tables of all nodes for the driver: ``[order][src][dst]``, 255 without a route."""
-    if plan not in _tables:
-        nodes: Iterable[int] = range(plan.config.nodes)
-        rows = [plan.table(src, order) for order in (0, 1) for src in nodes]
-        _tables[plan] = bytes(255 if code is None else code for row in rows for code in row)
-    return _tables[plan]
+    rows = [plan.table(src, order) for order in (0, 1) for src in range(plan.config.nodes)]
+    return bytes(255 if code is None else code for row in rows for code in row)

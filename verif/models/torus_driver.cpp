@@ -19,13 +19,11 @@
 #include "Vtop.h"
 #include "verilated.h"
 
-double sc_time_stamp() { return 0; }
-
 namespace {
 
 constexpr int LANES = 8;
 int ROWS, COLS, N;  // of the run; one router serves every torus up to its config's
-constexpr int TAG_AT = HEADER_BITS;  // 16 bits number, 8 bits length
+constexpr int TAG_AT = HEADER_BITS;  // 16 bits: number
 
 struct Rng {  // xorshift64*
     uint64_t s;
@@ -36,8 +34,8 @@ struct Rng {  // xorshift64*
 };
 
 struct Packet { uint64_t born; uint16_t number; uint8_t length; bool gone; };
-struct Job { uint64_t born; uint32_t flow; uint16_t number; uint8_t length, code; };
-struct Assembly { bool open = false; uint32_t flow = 0; uint16_t number = 0; uint8_t length = 0, at = 0; bool error = false; };
+struct Job { uint32_t flow; uint16_t number; uint8_t length, code; };
+struct Assembly { bool open = false; uint32_t flow = 0; uint16_t number = 0; uint8_t at = 0; bool error = false; };
 
 struct Flit { uint64_t data; uint32_t vc; bool head, tail, error; };
 
@@ -183,9 +181,9 @@ struct Torus {
     // traffic
     double load = 0;
     int length_min = 1, length_max = 1, pattern = 0, messages = 2, orders = ORDERS, hot = 0, hot_percent = 0;
-    int backpressure = 0, answer_errors = 1;
+    int backpressure = 0;
     unsigned hold = 0;  // lanes that nobody empties, at all nodes
-    bool generate = false, faults = false;
+    bool faults = false;
     explicit Torus(uint64_t seed) : rng(seed) {}
 };
 
@@ -211,7 +209,7 @@ static void create(Torus* t, int src, int dst, int message, int order, int lengt
     int port = go_x ? (code >> 1 & 1) : 2 + (code >> 2 & 1);
     if (src == dst) port = code >> 1 & 3;  // any will do, but one for the flow
     t->flows[flow].push_back({t->now, number, uint8_t(length), false});
-    t->queues[src * LANES + port * 2 + message].push_back({t->now, flow, number, uint8_t(length), code});
+    t->queues[src * LANES + port * 2 + message].push_back({flow, number, uint8_t(length), code});
     t->c.backlog += length;
 }
 
@@ -228,7 +226,7 @@ static uint64_t flit_of(const Job& job, int at) {
     else
         f.data = uint64_t(dst % COLS) | uint64_t(dst / COLS) << X_BITS | uint64_t(src % COLS) << (X_BITS + Y_BITS) |
                  uint64_t(src / COLS) << (2 * X_BITS + Y_BITS) | uint64_t(job.code >> 1) << (2 * (X_BITS + Y_BITS)) |
-                 uint64_t(job.number) << TAG_AT | (DATA_BITS >= TAG_AT + 24 ? uint64_t(job.length) << (TAG_AT + 16) : 0);
+                 uint64_t(job.number) << TAG_AT;
     return pack(f);
 }
 
@@ -243,7 +241,7 @@ static void arrive(Torus* t, int node, int lane, const Flit& f) {
         int src = int(d & ((1 << X_BITS) - 1)) + COLS * int(d >> X_BITS & ((1 << Y_BITS) - 1));
         int order = ORDERS == 2 ? f.vc >> 1 & 1 : 0;
         if (src >= N || dst >= N) { wrong(t, "header destroyed", 0, node); return; }
-        a = {true, flow_of(src, dst, message, order), uint16_t(f.data >> TAG_AT), 0, 0, false};
+        a = {true, flow_of(src, dst, message, order), uint16_t(f.data >> TAG_AT), 0, false};
     } else if (!a.open) {
         wrong(t, "a flit outside a packet", a.flow, node);
         return;
@@ -284,7 +282,7 @@ static void arrive(Torus* t, int node, int lane, const Flit& f) {
     } else {
         // The node where it stranded answers the source.
         t->c.packets_returned++;
-        if (t->answer_errors && message == 0) create(t, node, src, 1, a.flow & 1, 1);
+        if (message == 0) create(t, node, src, 1, a.flow & 1, 1);
     }
     p.gone = true;
     while (!flow.empty() && flow.front().gone) flow.pop_front();
@@ -318,12 +316,9 @@ void torus_traffic(Torus* t, double load, int length_min, int length_max, int pa
     t->load = load; t->length_min = length_min; t->length_max = length_max; t->pattern = pattern;
     t->messages = messages; t->orders = orders; t->hot = hot; t->hot_percent = hot_percent; t->backpressure = backpressure;
 }
+// One end of a link; both are to be killed together.
 void torus_kill(Torus* t, int node, int port) {
-    int x = node % COLS, y = node / COLS;
-    int other = port < 2 ? y * COLS + (x + (port == 0 ? 1 : COLS - 1)) % COLS
-                         : (y + (port == 2 ? 1 : ROWS - 1)) % ROWS * COLS + x;
     t->top->dead(node, port);
-    t->top->dead(other, port ^ 1);
     t->faults = true;
 }
 void torus_hold(Torus* t, int lanes) {
@@ -346,6 +341,11 @@ const char* torus_wrong(Torus* t) { return t->first_wrong.c_str(); }
 void torus_run(Torus* t, uint64_t cycles, int generate, int until_empty, uint64_t patience) {
     auto& top = *t->top;
     const double rate = t->load * 2 / (t->length_min + t->length_max);
+    const auto accounted = [&] {
+        bool empty = t->c.backlog == 0;
+        for (auto& flow : t->flows) empty &= flow.empty();
+        return empty;
+    };
     for (uint64_t i = 0; i < cycles; i++, t->now++, t->c.cycles++) {
         if (generate)
             for (int n = 0; n < N; n++)
@@ -392,15 +392,9 @@ void torus_run(Torus* t, uint64_t cycles, int generate, int until_empty, uint64_
         }
         top.cycle(false);
         if (moved) t->last_move = t->now;
-        else if (until_empty && t->c.backlog == 0) {
-            bool empty = true;
-            for (auto& flow : t->flows) empty &= flow.empty();
-            if (empty) return;
-        }
+        else if (until_empty && accounted()) return;
         if (t->now - t->last_move > patience) {
-            bool empty = t->c.backlog == 0;
-            for (auto& flow : t->flows) empty &= flow.empty();
-            if (!empty) { t->c.stuck = 1; return; }
+            if (!accounted()) { t->c.stuck = 1; return; }
             t->last_move = t->now;
         }
     }

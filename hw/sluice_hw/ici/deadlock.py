@@ -2,8 +2,10 @@
 
 Nodes of the graph are what a packet can hold while it waits: a virtual channel of a link, the queue of a lane into the
 network, the queue of a lane out of it. An edge means that a packet in the one can wait for the other. Messages add the
-edges from a request that leaves the network to the response that enters it there; responses always sink. A routing is
-free of deadlocks if the graph has no cycle (Dally and Seitz).
+edges from a request that leaves the network to the response that enters it there; responses always sink. So do error
+answers (:mod:`.returns`): a request that its router cannot pass on leaves by the lane out of wherever it stands, also
+where it was just sent, and the answer enters there as a response. A routing is free of deadlocks if the graph has no
+cycle (Dally and Seitz).
 
 The graph holds every header that could be, in all directions and with all late bits, not only the shortest ways: so it
 covers every :class:`~.routing.RoutePlan`, whatever links are dead, and any mixture of plans in time.
@@ -94,7 +96,8 @@ def _edges(config: TorusConfig, order: int, late_rule: Callable[..., Any]) -> se
 
 
 def dependency_graph(
-    config: TorusConfig, *, late_rule: Callable[..., Any] = next_late, shared_messages: bool = False
+    config: TorusConfig, *, late_rule: Callable[..., Any] = next_late, shared_messages: bool = False,
+    answer_responses: bool = False,
 ) -> Graph:
     """The graph of a torus: for each resource, what a packet that holds it can wait for.
 
@@ -106,6 +109,8 @@ def dependency_graph(
         In place of :func:`.routing.next_late`, to see that a broken one is found.
     shared_messages
         As if responses used the channels and lanes of requests, for the same reason.
+    answer_responses
+        As if a response that strands were answered, too, for the same reason.
     """
     graph: Graph = {}
 
@@ -133,6 +138,8 @@ def dependency_graph(
     for node in range(config.nodes):
         response = Message.REQUEST if shared_messages else Message.RESPONSE
         add(("eject", node, Message.REQUEST), ("inject", node, response))
+        if answer_responses:
+            add(("eject", node, response), ("inject", node, response))
     return graph
 
 

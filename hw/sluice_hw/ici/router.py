@@ -18,7 +18,9 @@ link they came by.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import stream, wiring
@@ -27,6 +29,7 @@ from amaranth.lib.wiring import In, Out
 
 from .buffer import InputBuffer
 from .config import TorusConfig
+from .deadlock import check_deadlock_free
 from .fair import EarliestArbiter, LaneStamp
 from .flit import Message, Order, flit_layout, header_layout, vc_fields, vc_number
 from .interface import FlitPort, Port
@@ -42,9 +45,8 @@ _LOCAL = len(Port)
 class _Input:
     """A queue at the crossbar, as the outputs see it."""
 
-    #: Lane it ejects to, and the port it came by (None: from the node).
+    #: Lane it ejects to.
     lane: Port
-    came: Port | None
     message: Message
     #: Order as a constant where the channel fixes it.
     order: Value | int
@@ -59,6 +61,9 @@ class _Input:
     late: Signal
     stamp: Signal
     error: Signal
+    #: What takes its flit: outputs that grant it; links that are dead, which drop what is left of a packet.
+    grants: list[Value] = field(default_factory=list)
+    drops: list[Value] = field(default_factory=list)
 
 
 class Router(wiring.Component):
@@ -90,6 +95,8 @@ class Router(wiring.Component):
     ------
     TypeError
         If ``config`` is not a :class:`TorusConfig`.
+    DeadlockError
+        When elaborated, if the routing of the config's torus has a cycle.
     """
 
     def __init__(self, config: TorusConfig) -> None:
@@ -117,13 +124,14 @@ class Router(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         config = self.config
+        check_deadlock_free(config, late_rule=next_late)
         # Everything from outside goes into a register first: no path leads through a router in one cycle.
         self._place = [Signal.like(self.x, name="place_x"), Signal.like(self.y, name="place_y")]
-        edges = {}
+        self._edges = {}
         for name, here, pin, end in zip("xy", self._place, (self.x, self.y), (self.last_x, self.last_y), strict=True):
             first, last = Signal(name=f"{name}_first"), Signal(name=f"{name}_last")
             m.d.sync += [here.eq(pin), first.eq(pin == 0), last.eq(pin == end)]
-            edges[name] = first, last
+            self._edges[name] = first, last
 
         self._dead = [Signal(name=f"dead{p}") for p in Port]
         self._ended = [Signal(name=f"ended{p}") for p in Port]
@@ -138,15 +146,15 @@ class Router(wiring.Component):
             m.submodules[f"buffer{port}"] = buffer = InputBuffer(config)
             wiring.connect(m, wiring.flipped(self.link_in[port]), buffer.port)
             for vc in range(config.vcs):
-                inputs.append(self._channel(m, port, vc, buffer, edges))
+                inputs.append(self._channel(m, port, vc, buffer))
         for port in Port:
             for message in Message:
-                inputs.append(self._lane(m, port, message, link_stamp[port], edges))
+                inputs.append(self._lane(m, port, message, link_stamp[port]))
         self._links(m, inputs, link_stamp)
         self._ejects(m, inputs)
         return m
 
-    def _channel(self, m: Module, port: Port, vc: int, buffer: InputBuffer, edges: dict) -> _Input:
+    def _channel(self, m: Module, port: Port, vc: int, buffer: InputBuffer) -> _Input:
         """A virtual channel of a link."""
         name = f"in{port}_{vc}"
         message, order, late = vc_fields(self.config, vc)
@@ -166,11 +174,11 @@ class Router(wiring.Component):
         ]  # fmt: skip
         header = View(header_layout(self.config), flit.data[: self.config.header_bits])
         return self._track(
-            m, name, header.stamp, edges, lane=port, came=port, message=message, order=int(order), late=late, ways=ways,
+            m, name, header.stamp, lane=port, came=port, message=message, order=int(order), late=late, ways=ways,
             valid=valid, flit=flit, pop=pop, opened=opened,
         )  # fmt: skip
 
-    def _lane(self, m: Module, port: Port, message: Message, link_stamp: Signal, edges: dict) -> _Input:
+    def _lane(self, m: Module, port: Port, message: Message, link_stamp: Signal) -> _Input:
         """A lane from the node."""
         name = f"lane{port}_{message}"
         config = self.config
@@ -188,13 +196,13 @@ class Router(wiring.Component):
         ]  # fmt: skip
         order = flit.vc[1] if config.orders == 2 else 0
         return self._track(
-            m, name, stamp.stamp, edges, lane=port, came=None, message=message, order=order, late=0, ways=(port,),
+            m, name, stamp.stamp, lane=port, came=None, message=message, order=order, late=0, ways=(port,),
             valid=queue.o.valid, flit=flit, pop=pop, opened=opened,
         )  # fmt: skip
 
-    def _track(self, m: Module, name: str, stamp: Value, edges: dict, *, lane: Port, came: Port | None,
-               message: Message, order: Value | int, late: int, ways: tuple[int, ...], valid: Value, flit: View,
-               pop: Signal, opened: Signal) -> _Input:  # fmt: skip
+    def _track(self, m: Module, name: str, stamp: Value, *, lane: Port, came: Port | None, message: Message,
+               order: Value | int, late: int, ways: tuple[int, ...], valid: Value, flit: View, pop: Signal,
+               opened: Signal) -> _Input:  # fmt: skip
         """Route of the packet at the head of a queue, kept from its first flit to its last."""
         config = self.config
         header = View(header_layout(config), flit.data[: config.header_bits])
@@ -212,7 +220,7 @@ class Router(wiring.Component):
             (self._place[0], header.dst_x, header.x_down, header.x_late),
             (self._place[1], header.dst_y, header.y_down, header.y_late),
         )):  # fmt: skip
-            first, last = edges["xy"[dim]]
+            first, last = self._edges["xy"[dim]]
             ports = [port for port in ways if port // 2 == dim]
             if not ports:
                 lates.append(0)
@@ -237,7 +245,7 @@ class Router(wiring.Component):
         ]  # fmt: skip
 
         entry = _Input(
-            lane=lane, came=came, message=message, order=order, ways=ways, valid=valid, flit=flit, pop=pop, open=opened,
+            lane=lane, message=message, order=order, ways=ways, valid=valid, flit=flit, pop=pop, open=opened,
             to=signal("to", _LOCAL + 1), late=signal("late"), stamp=signal("stamp", unsigned(config.stamp_bits)),
             error=signal("error"),
         )  # fmt: skip
@@ -253,8 +261,6 @@ class Router(wiring.Component):
 
     def _links(self, m: Module, inputs: list[_Input], link_stamp: list[Signal]) -> None:
         config = self.config
-        drop: dict[int, Value] = {}
-        grants: dict[int, list[Value]] = {i: [] for i in range(len(inputs))}
         for port in Port:
             out = self.link_out[port]
             name = f"out{port}"
@@ -290,8 +296,8 @@ class Router(wiring.Component):
                 usable = pick(Mux(opened, credit, free))
                 m.d.comb += arbiter.can[place].eq(arbiter.want[place] & usable)
                 channels.append(channel)
-                grants[i].append(arbiter.grant[place])
-                drop[i] = drop.get(i, 0) | (entry.valid & entry.open & entry.to[port] & self._dead[port])
+                entry.grants.append(arbiter.grant[place])
+                entry.drops.append(entry.valid & entry.open & entry.to[port] & self._dead[port])
             flit, channel = Signal.like(inputs[0].flit, name=f"{name}_flit"), Signal(config.vc_bits, name=f"{name}_vc")
             m.d.comb += [
                 flit.eq(Array(Value.cast(inputs[i].flit) for i in ours)[arbiter.index]),
@@ -303,7 +309,6 @@ class Router(wiring.Component):
                 m.d.sync += busy.eq(Mux(flit.tail, busy & ~taken, busy | taken))
                 with m.If(flit.head):
                     m.d.sync += link_stamp[port].eq(Array(inputs[i].stamp for i in ours)[arbiter.index])
-        self._grants, self._drop = grants, drop
 
     def _ejects(self, m: Module, inputs: list[_Input]) -> None:
         config = self.config
@@ -326,7 +331,7 @@ class Router(wiring.Component):
                         arbiter.can[place].eq(arbiter.want[place] & free & (entry.open | ~busy)),
                         arbiter.stamps[place].eq(entry.stamp),
                     ]
-                    self._grants[i].append(arbiter.grant[place])
+                    entry.grants.append(arbiter.grant[place])
                     flit = Signal.like(entry.flit, name=f"{name}_flit{place}")
                     m.d.comb += [flit.eq(entry.flit), flit.error.eq(entry.flit.error | entry.error)]
                     flits.append(Value.cast(flit))
@@ -336,6 +341,5 @@ class Router(wiring.Component):
                 ]  # fmt: skip
                 with m.If(arbiter.any):
                     m.d.sync += busy.eq(~flit.tail)
-        for i, entry in enumerate(inputs):
-            granted = Cat(*self._grants[i]).any()
-            m.d.comb += entry.pop.eq(granted | self._drop[i])
+        for entry in inputs:
+            m.d.comb += entry.pop.eq(Cat(*entry.grants).any() | reduce(or_, entry.drops))

@@ -6,9 +6,9 @@ import pytest
 
 from sluice_hw.ici.config import TorusConfig
 from sluice_hw.ici.deadlock import DeadlockError, check_deadlock_free, dependency_graph, find_cycle
-from sluice_hw.ici.flit import vc_number
+from sluice_hw.ici.flit import Message, vc_fields, vc_number
 from sluice_hw.ici.interface import Port
-from sluice_hw.ici.routing import RoutePlan, next_late
+from sluice_hw.ici.routing import RoutePlan, neighbour, next_late
 
 SMALL = [(rows, cols) for rows in range(1, 5) for cols in range(1, 5)]
 LONG = [(1, 16), (16, 1), (2, 9), (7, 3), (5, 8), (8, 8)]
@@ -79,6 +79,28 @@ def test_rings_of_two_need_no_dateline_rule_but_messages_need_their_own_channels
     with pytest.raises(DeadlockError, match="lane out of the network"):
         check_deadlock_free(config, shared_messages=True)
     check_deadlock_free(config)
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(1, 1), (2, 2), (3, 4)])
+def test_error_answers_are_in_the_graph(rows, cols):
+    """Wherever a request may strand, behind any link or where it was sent, and the answer's way into the network."""
+    config = TorusConfig(rows=rows, cols=cols)
+    graph = dependency_graph(config)
+    for resource, after in graph.items():
+        if resource[0] == "link":
+            _, node, port, vc = resource
+            assert ("eject", neighbour(config, node, port), vc_fields(config, vc)[0]) in after
+        elif resource[0] == "inject":
+            assert ("eject", *resource[1:]) in after
+    for node in range(config.nodes):
+        assert graph["eject", node, Message.REQUEST] == {("inject", node, Message.RESPONSE)}
+        assert not graph["eject", node, Message.RESPONSE]
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(1, 1), (2, 2), (3, 4)])
+def test_answers_to_responses_could_deadlock(rows, cols):
+    with pytest.raises(DeadlockError, match="lane into the network at .*, response"):
+        check_deadlock_free(TorusConfig(rows=rows, cols=cols), answer_responses=True)
 
 
 @pytest.mark.parametrize("rule", [next_late, _never_late, _free_choice])
