@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sluice import function_page, presets
-from sluice_hw import csr, isa
+from sluice_hw import csr, isa, vector_ops
 from sluice_hw.config import ChipConfig, preset
 from sluice_hw.isa import Cause, Error, Op, Unit
 
@@ -164,12 +164,20 @@ def _op_table(op: Op, spec: isa.OpSpec) -> list[str]:
 
 def csr_text() -> str:
     """The generated part of ``docs/csr.md``: the registers, with the reset values of `tiny`."""
-    return csr.markdown(preset("tiny"))
+    tiny = preset("tiny")
+    return f"{csr.markdown(tiny)}\nChips with ECC (config field `ecc`) also have:\n\n{csr.ecc_markdown(tiny)}"
+
+
+def vector_text() -> str:
+    """The generated part of ``docs/vector.md``: the operations of a lane."""
+    rows = [f"| {int(op)} | {op.name} | {vector_ops.MEANING[op]} |" for op in vector_ops.AluOp]
+    return "\n".join(["| number | operation | result |", "|---|---|---|", *rows]) + "\n"
 
 
 #: Page -> its generated part.
 PAGES: dict[str, Callable[[], str]] = {
     "isa.md": isa_text, "csr.md": csr_text, "presets.md": presets.markdown, "functions.md": function_page.markdown,
+    "vector.md": vector_text,
 }  # fmt: skip
 
 

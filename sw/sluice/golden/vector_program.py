@@ -1,0 +1,199 @@
+"""Programs of the vector unit at the level of passes over rows, and what they compute, bit for bit.
+
+A pass walks the rows of a source tensor. Each row goes, block by block of lanes, through up to four stages in this
+order, each an operation that a lane has: ALU, function, ALU, and the store or a reduction of the row (or both). The
+first ALU's operand a is the source; every later stage's is what the stage before gave. Operands b and c come from
+another tensor (walked alike), from a vector that is the same for all rows (:class:`Row`), from a value per row that is
+the same for all lanes (:class:`Column`), or from the op itself (a float). A mask says how many lanes of each row count:
+the others hold the identity in the reduction, and are stored as +0.
+
+Tensors are uint32 patterns: 2D, one-dimensional for a :class:`Row` or :class:`Column`; the results of a reduction are
+one-dimensional, contiguous, so that later passes take them as one row of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sluice.golden.functions import Function, apply
+from sluice.golden.numerics_bf16 import matmul_bf16
+from sluice.golden.numerics_float import fp32_bits
+from sluice.golden.vector_ops import AluOp, Reduction, alu, as_bits, reduce_rows
+
+__all__ = ["Alu", "Column", "Mask", "Matmul", "Operand", "Part", "Pass", "Reduce", "Row", "Step", "run"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A vector that all rows share."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Column:
+    """A value per row, for all lanes."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """Columns ``start`` up to ``stop`` of a tensor or of a shared vector: another address, the same walk."""
+
+    of: str | Row
+    start: int
+    stop: int
+
+
+Operand = str | Row | Column | Part | float
+
+
+@dataclass(frozen=True)
+class Alu:
+    """A lane operation with operands b and c."""
+
+    op: AluOp
+    b: Operand = 0.0
+    c: Operand = 0.0
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """A reduction of every row into ``dst``, one value each."""
+
+    op: Reduction
+    dst: str
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Lanes that count: the first ``base + step * row``, limited to the row."""
+
+    base: int
+    step: int = 0
+
+    def lanes(self, rows: int, cols: int) -> np.ndarray:
+        """As booleans (rows, cols)."""
+        return np.arange(cols) < self.base + self.step * np.arange(rows)[:, None]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One walk over the rows of ``src``; see the module's text.
+
+    ``bf16`` rounds what is stored to bf16 (fp32 patterns whose lower half is zero); a reduction sees it before.
+    """
+
+    src: str | Part
+    first: Alu | None = None
+    function: Function | None = None
+    second: Alu | None = None
+    dst: str | Part | None = None
+    reduce: Reduce | None = None
+    mask: Mask | None = None
+    bf16: bool = False
+
+
+@dataclass(frozen=True)
+class Matmul:
+    """``dst = a @ b`` (or ``a @ b.T``) on the array: bf16 operands (fp32 patterns that are bf16), fp32 result."""
+
+    dst: str
+    a: str | Part
+    b: str | Part
+    transposed: bool = False
+
+
+Step = Pass | Matmul
+
+
+def run(program: Sequence[Step], memory: MutableMapping[str, np.ndarray], *, lanes: int, rows: int = 128) -> None:
+    """Execute a program.
+
+    Parameters
+    ----------
+    memory
+        Tensors by name: uint32, int32 or float32; results are added as uint32 patterns.
+    lanes
+        Lanes of the vector unit; sums depend on it.
+    rows
+        Rows of the array; matmuls depend on it.
+
+    Raises
+    ------
+    ValueError
+        For a tensor that is not there, or operands whose shapes do not fit a pass; the message names the step.
+    """
+    for number, step in enumerate(program):
+        try:
+            if isinstance(step, Matmul):
+                a, b = _bf16(_tensor(memory, step.a)), _bf16(_tensor(memory, step.b))
+                memory[step.dst] = fp32_bits(matmul_bf16(a, b.T if step.transposed else b, rows=rows))
+            else:
+                _pass(step, memory, lanes)
+        except ValueError as error:
+            raise ValueError(f"step {number}, {step}: {error}") from None
+
+
+def _pass(step: Pass, memory: MutableMapping[str, np.ndarray], lanes: int) -> None:
+    source = _tensor(memory, step.src)
+    one_row = source.ndim == 1
+    value = source.reshape(1, -1) if one_row else source
+    for alu_op, function in ((step.first, step.function), (step.second, None)):
+        if alu_op is not None:
+            b, c = (_operand(memory, x, value.shape) for x in (alu_op.b, alu_op.c))
+            value = alu(alu_op.op, value, b, c)
+        if function is not None:
+            value = fp32_bits(apply(function, value))
+    keep = None if step.mask is None else step.mask.lanes(*value.shape)
+    if step.reduce is not None:
+        memory[step.reduce.dst] = reduce_rows(step.reduce.op, value, lanes=lanes, mask=keep)
+    if step.dst is not None:
+        value = alu(AluOp.TO_BF16, value) if step.bf16 else value
+        value = value if keep is None else np.where(keep, value, np.uint32(0))
+        _store(memory, step.dst, value[0] if one_row else value)
+
+
+def _tensor(memory: MutableMapping[str, np.ndarray], of: str | Row | Part) -> np.ndarray:
+    if isinstance(of, Part):
+        whole = _tensor(memory, of.of)
+        if not 0 <= of.start < of.stop <= whole.shape[-1]:
+            raise ValueError(f"columns {of.start} to {of.stop} are not in {of.of!r}, which has {whole.shape[-1]}")
+        return whole[..., of.start : of.stop]
+    name = of.name if isinstance(of, Row) else of
+    if name not in memory:
+        raise ValueError(f"there is no tensor {name!r}; there are {', '.join(sorted(memory))}")
+    return as_bits(memory[name])
+
+
+def _operand(memory: MutableMapping[str, np.ndarray], x: Operand, shape: tuple[int, int]) -> np.ndarray:
+    if isinstance(x, float):
+        return as_bits(np.full((1, 1), x, np.float32))
+    if isinstance(x, Column):
+        value, wanted = _tensor(memory, x.name), shape[:1]
+    else:
+        shared = isinstance(x, Row) or (isinstance(x, Part) and isinstance(x.of, Row)) or shape[0] == 1
+        value, wanted = _tensor(memory, x), shape[1:] if shared else shape
+        value = value[0] if shared and value.ndim == 2 and value.shape[0] == 1 else value
+    if value.shape != wanted:
+        raise ValueError(f"operand {x!r} must have shape {wanted}, not {value.shape}")
+    return value[:, None] if isinstance(x, Column) else value
+
+
+def _store(memory: MutableMapping[str, np.ndarray], dst: str | Part, value: np.ndarray) -> None:
+    if isinstance(dst, str):
+        memory[dst] = value
+        return
+    whole = _tensor(memory, dst.of).copy()
+    _tensor({"whole": whole}, Part("whole", dst.start, dst.stop))[...] = value
+    memory[dst.of] = whole
+
+
+def _bf16(bits: np.ndarray) -> np.ndarray:
+    if (bits & np.uint32(0xFFFF)).any():
+        raise ValueError("operands of a matmul must be bf16: store them with bf16=True")
+    return (bits >> np.uint32(16)).astype(np.uint16)
