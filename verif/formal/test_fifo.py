@@ -15,6 +15,8 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from sluice_hw.sequencer import UnitQueue
 from verif.formal.sby import ProofFailed, prove
 
+pytestmark = pytest.mark.formal
+
 
 class LevelCheck(Elaboratable):
     """A unit's queue beside the number of ops inside."""

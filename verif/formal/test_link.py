@@ -22,6 +22,8 @@ from sluice_hw.ici.replay import ReplaySender
 from verif.formal.sat import check
 from verif.formal.sby import ProofFailed, prove
 
+pytestmark = pytest.mark.formal
+
 
 def soak(*values) -> object:
     """Parameters for `make soak` only."""

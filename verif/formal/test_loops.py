@@ -9,6 +9,8 @@ from sluice_hw.isa import LOOP_LEVELS
 from sluice_hw.loops import LoopLevels
 from verif.formal.sby import ProofFailed, prove
 
+pytestmark = pytest.mark.formal
+
 
 class LoopCheck(Elaboratable):
     """The levels, driven as the sequencer does: it acts only on good verdicts."""

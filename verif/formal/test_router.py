@@ -19,6 +19,8 @@ from sluice_hw.ici.interface import Port
 from sluice_hw.ici.router import Router
 from verif.formal.sby import ProofFailed, prove
 
+pytestmark = pytest.mark.formal
+
 SMALL = TorusConfig(rows=2, cols=2, data_bits=16, orders=1, vc_depth=2, stamp_bits=4, patience_bits=1)
 
 

@@ -9,6 +9,8 @@ from sluice_hw.isa import Unit
 from sluice_hw.tokens import TokenCounters
 from verif.formal.sby import ProofFailed, prove
 
+pytestmark = pytest.mark.formal
+
 N = len(Unit)
 
 
