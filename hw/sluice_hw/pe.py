@@ -1,4 +1,4 @@
-"""The processing element (PE): one int8 multiply-add with a stationary, double-buffered weight.
+"""The processing element (PE): one multiply-add with a stationary, double-buffered weight.
 
 Every port is an edge of the cell towards a neighbour (``left``, ``right``, ``up``, ``down``), which is the form that
 :mod:`sluice_hw.emit.grid` places in arrays.
@@ -18,31 +18,22 @@ allowed, since a swap takes the old contents of the shadow. From both, t' >= t +
 max(M, R) cycles, for every L.
 """
 
-from amaranth import Module, Mux, Signal, signed
+from amaranth import Module, Mux, Shape, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2
+
+from .arith.multiply_add import array_type, float_stages, psum_width
 
 __all__ = ["ActivationSignature", "ColumnSignature", "PE", "psum_width"]
 
 
-def psum_width(rows: int) -> int:
-    """Bits of an exact sum of `rows` int8 products: 16 + ceil(log2(rows)).
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `rows` is not a positive integer.
-    """
-    if isinstance(rows, bool) or not isinstance(rows, int):
-        raise TypeError(f"Number of rows must be an integer, not {rows!r}")
-    if rows < 1:
-        raise ValueError(f"Number of rows must be at least 1, not {rows}")
-    return 16 + ceil_log2(rows)
-
-
 class ActivationSignature(wiring.Signature):
     """Activations, which travel to the right.
+
+    Parameters
+    ----------
+    shape : Shape
+        Of an activation.
 
     Members
     -------
@@ -50,11 +41,11 @@ class ActivationSignature(wiring.Signature):
         An activation is here in this cycle.
     swap : Out(1)
         With `valid`: from this row on the newly loaded weights count.
-    data : Out(signed(8))
+    data : Out(shape)
     """
 
-    def __init__(self) -> None:
-        super().__init__({"valid": Out(1), "swap": Out(1), "data": Out(signed(8))})
+    def __init__(self, shape: Shape) -> None:
+        super().__init__({"valid": Out(1), "swap": Out(1), "data": Out(shape)})
 
 
 class ColumnSignature(wiring.Signature):
@@ -62,25 +53,28 @@ class ColumnSignature(wiring.Signature):
 
     Parameters
     ----------
-    width : int
-        Bits of a partial sum.
+    psum, weight : Shape
+        Of a partial sum and of a weight.
 
     Members
     -------
-    psum : Out(signed(width))
+    psum : Out(psum)
     w_valid : Out(1)
         A weight is here in this cycle.
     w_start : Out(1)
         With ``w_valid``: the first weight of a tile that this PE sees, its own.
-    w_data : Out(signed(8))
+    w_data : Out(weight)
     """
 
-    def __init__(self, width: int) -> None:
-        super().__init__({"psum": Out(signed(width)), "w_valid": Out(1), "w_start": Out(1), "w_data": Out(signed(8))})
+    def __init__(self, psum: Shape, weight: Shape) -> None:
+        super().__init__({"psum": Out(psum), "w_valid": Out(1), "w_start": Out(1), "w_data": Out(weight)})
 
 
 class PE(wiring.Component):
-    """One multiply-add: ``down.psum`` is ``up.psum + left.data * weight``, `latency` cycles after ``left.valid``.
+    """One multiply-add: ``down.psum`` is ``up.psum + left.data * weight``, `latency` cycles after ``up.psum``.
+
+    ``up.psum`` comes :attr:`product_latency` cycles after ``left.data``, in every row: that shifts all sums alike and
+    nothing else.
 
     Data registers are written only together with the valid bit of what they take, so that a starved array toggles
     none, and they have no reset; valid, swap and start bits have.
@@ -90,39 +84,45 @@ class PE(wiring.Component):
     rows : int
         Rows of the array that this PE is for; they set the width of the partial sums (:func:`psum_width`).
     latency : int
-        Cycles `L` from a partial sum at the top to the one below it, at least 1. Beyond 1 the adder is followed by
-        registers, for a synthesiser to retime.
+        Cycles `L` from a partial sum at the top to the one below it, at least 1. Beyond 1 the int8 adder is followed by
+        registers, for a synthesiser to retime; the fp32 adder is cut into stages, at most 6.
+    dtype : str
+        Type of the operands, see :mod:`sluice_hw.arith.multiply_add`.
 
     Members
     -------
-    left : In(ActivationSignature())
-    right : Out(ActivationSignature())
+    left : In(ActivationSignature(activation))
+    right : Out(ActivationSignature(activation))
         ``left``, one cycle later.
-    up : In(ColumnSignature(psum_width(rows)))
+    up : In(ColumnSignature(psum, weight))
         The weight with ``w_start`` is kept. A tile must have a weight for every PE of the column: where the stream is
         shorter, the weights below stay those of the tile before.
-    down : Out(ColumnSignature(psum_width(rows))), and in it ``valid : Out(1)``
+    down : Out(ColumnSignature(psum, weight)), and in it ``valid : Out(1)``
         The other weights, `latency` cycles later; ``w_start`` with the first of them. ``valid`` means that
         ``down.psum`` is new in this cycle; the PE below knows that from its own activation.
 
     Raises
     ------
     TypeError, ValueError
-        If `rows` or `latency` is not a positive integer.
+        If `rows` or `latency` is not a positive integer, the latency is too large, or `dtype` unknown.
     """
 
-    def __init__(self, *, rows: int, latency: int = 1) -> None:
-        width = psum_width(rows)
+    def __init__(self, *, rows: int, latency: int = 1, dtype: str = "int8") -> None:
+        kind = array_type(dtype)
+        psum = kind.psum(rows)
         if isinstance(latency, bool) or not isinstance(latency, int):
             raise TypeError(f"PE latency must be an integer, not {latency!r}")
         if latency < 1:
             raise ValueError(f"PE latency must be at least 1, not {latency}")
-        self._rows, self._latency = rows, latency
+        if kind.max_latency is not None and latency > kind.max_latency:
+            raise ValueError(f"PE latency must be at most {kind.max_latency} for {dtype}, not {latency}")
+        self._rows, self._latency, self._kind = rows, latency, kind
+        column = ColumnSignature(psum, kind.weight)
         super().__init__({
-            "left": In(ActivationSignature()),
-            "right": Out(ActivationSignature()),
-            "up": In(ColumnSignature(width)),
-            "down": Out(wiring.Signature({**ColumnSignature(width).members, "valid": Out(1)})),
+            "left": In(ActivationSignature(kind.activation)),
+            "right": Out(ActivationSignature(kind.activation)),
+            "up": In(column),
+            "down": Out(wiring.Signature({**column.members, "valid": Out(1)})),
         })
 
     @property
@@ -135,18 +135,23 @@ class PE(wiring.Component):
         """Cycles from ``up.psum`` to ``down.psum``."""
         return self._latency
 
+    @property
+    def product_latency(self) -> int:
+        """Cycles from ``left.data`` to the ``up.psum`` that its product is added to."""
+        return self._kind.product_latency
+
     def elaborate(self, platform) -> Module:
         m = Module()
         left, right, up, down = self.left, self.right, self.up, self.down
         valid = Signal()
         swap = Signal()
-        data = Signal(signed(8), reset_less=True)
+        data = Signal(self._kind.activation, reset_less=True)
         m.d.comb += [right.valid.eq(valid), right.swap.eq(swap), right.data.eq(data)]
         m.d.sync += [valid.eq(left.valid), swap.eq(left.swap)]
 
-        shadow = Signal(signed(8), reset_less=True)
-        active = Signal(signed(8), reset_less=True)
-        weight = Signal(signed(8))
+        shadow = Signal(self._kind.weight, reset_less=True)
+        active = Signal(self._kind.weight, reset_less=True)
+        weight = Signal(self._kind.weight)
         m.d.comb += weight.eq(Mux(left.swap, shadow, active))
         with m.If(left.valid):
             m.d.sync += data.eq(left.data)
@@ -172,9 +177,14 @@ class PE(wiring.Component):
                 valid, data = next_valid, next_data
             return valid, data
 
-        total = Signal.like(up.psum)
-        m.d.comb += total.eq(up.psum + left.data * weight)
-        psum_valid, psum = pipe("psum", left.valid, total)
+        if self._kind.is_float:
+            psum_valid, psum = float_stages(
+                m, self._kind, rows=self.rows, latency=self.latency, valid=left.valid, activation=left.data,
+                weight=weight, psum=up.psum)
+        else:
+            total = Signal.like(up.psum)
+            m.d.comb += total.eq(up.psum + left.data * weight)
+            psum_valid, psum = pipe("psum", left.valid, total)
         w_valid, w_data = pipe("w", passes, up.w_data)
         w_start = passes & next_is_first
         for stage in range(self.latency):

@@ -34,8 +34,13 @@ from .building import Workshop
 
 __all__ = ["run", "summary"]
 
-LOOP_SIZES = (8, 16, 32, 64, 128, 256)
-STRUCTURAL_SIZES = (8, 16, 32, 64)
+#: Sizes of the array by type of operands and emission.
+SIZES = {
+    "int8": {"loop": (8, 16, 32, 64, 128, 256), "structural": (8, 16, 32, 64)},
+    "bf16": {"loop": (8, 16, 128), "structural": (8, 16)},
+}
+#: Cycles from a partial sum to the next, by type of operands.
+LATENCY = {"int8": 1, "bf16": 4}
 #: Chip to the m, k, n that keep it busy.
 CHIPS = {
     "tiny": (128, 128, 128), "small": (512, 512, 512), "edgetpu": (4096, 1024, 512), "mid128": (1024, 1024, 1024),
@@ -54,48 +59,52 @@ def run() -> list[dict[str, Any]]:
     """Measure all; rows as in ``sim_build/bench/array.json``."""
     full = os.environ.get("BENCH_FULL", "0") != "0"
     chips = [name for name in CHIPS if full or name not in SLOW_CHIPS]
-    sizes = {"loop": LOOP_SIZES, "structural": [n for n in STRUCTURAL_SIZES if full or n not in SLOW_STRUCTURAL]}
     rows = []
     with Workshop("array") as workshop:
-        workshop.build(_array_library, 1, "loop", "")  # the run-time library
-        for emission in EMISSIONS:
-            for size in sizes[emission]:
-                rows.append(_array_row(workshop, size, emission))
+        workshop.build(_array_library, 1, "loop", "int8", "")  # the run-time library
+        for dtype, sizes in SIZES.items():
+            for emission in EMISSIONS:
+                for size in sizes[emission]:
+                    if full or emission != "structural" or size not in SLOW_STRUCTURAL:
+                        rows.append(_array_row(workshop, size, emission, dtype))
         for name in chips:
             shutil.rmtree(workshop.folder / "runtime", ignore_errors=True)
             rows.append(_chip_row(workshop, name))
     return rows
 
 
-def _row(config: str, emission: str, scope: str, size: Sequence[int], **figures: Any) -> dict[str, Any]:
+def _row(
+    config: str, emission: str, scope: str, size: Sequence[int], dtype: str, **figures: Any
+) -> dict[str, Any]:
     rows, cols = size
     speed = figures.pop("cycles_per_s")
     return {
-        "config": config, "emission": emission, "scope": scope, "rows": rows, "cols": cols, "dtype": "int8",
+        "config": config, "emission": emission, "scope": scope, "rows": rows, "cols": cols, "dtype": dtype,
         **figures, "cycles_per_s": round(speed), "pe_updates_per_s": round(speed * rows * cols),
     }  # fmt: skip
 
 
-def _array(size: int, emission: str) -> SystolicArray:
-    return SystolicArray(rows=size, cols=size, emission=emission)
+def _array(size: int, emission: str, dtype: str) -> SystolicArray:
+    return SystolicArray(rows=size, cols=size, latency=LATENCY[dtype], dtype=dtype, emission=emission)
 
 
-def _array_library(size: int, emission: str, verilog: str) -> Path:
-    array = _array(size, emission)
-    facts = {"ROWS": size, "COLS": size, "WIDTH": array.psum_width, "LATENCY": array.latency}
+def _array_library(size: int, emission: str, dtype: str, verilog: str) -> Path:
+    array = _array(size, emission, dtype)
+    facts = {"ROWS": size, "COLS": size, "WIDTH": array.psum_width, "LATENCY": array.latency,
+             "BF16": int(dtype == "bf16")}  # fmt: skip
     driver = "".join(f"#define {name} {value}\n" for name, value in facts.items())
     driver += Path(__file__).with_name("array_driver.cpp").read_text()
     return build_shared(
-        f"array-{size}-{emission}", verilog or to_verilog(array, name="array"), "array", driver, opt=ARRAY_FLAGS,
-        verilator_args=("--x-assign", "fast", "--x-initial", "fast"),
+        f"array-{size}-{emission}-{dtype}", verilog or to_verilog(array, name="array"), "array", driver,
+        opt=ARRAY_FLAGS, verilator_args=("--x-assign", "fast", "--x-initial", "fast"),
     )  # fmt: skip
 
 
-def _array_row(workshop: Workshop, size: int, emission: str) -> dict[str, Any]:
+def _array_row(workshop: Workshop, size: int, emission: str, dtype: str) -> dict[str, Any]:
     start = time.perf_counter()
-    verilog = to_verilog(_array(size, emission), name="array")
+    verilog = to_verilog(_array(size, emission, dtype), name="array")
     verilog_s = time.perf_counter() - start
-    built = workshop.build(_array_library, size, emission, verilog)
+    built = workshop.build(_array_library, size, emission, dtype, verilog)
     library = ctypes.CDLL(str(built.result))
     library.bench_new.restype = ctypes.c_void_p
     library.bench_check.restype = ctypes.c_uint64
@@ -104,7 +113,7 @@ def _array_row(workshop: Workshop, size: int, emission: str) -> dict[str, Any]:
     run = library.bench_new()
     wrong = library.bench_check(run, 2 * size)
     if wrong:
-        raise AssertionError(f"array of {size} x {size}, {emission}: {wrong} sums of {2 * size} rows are wrong")
+        raise AssertionError(f"{dtype} array of {size} x {size}, {emission}: {wrong} sums of {2 * size} rows are wrong")
     cycles, busy, wall = 0, 0.0, 0.0
     piece = 64
     while busy < SECONDS:
@@ -114,8 +123,9 @@ def _array_row(workshop: Workshop, size: int, emission: str) -> dict[str, Any]:
         cycles += piece
         piece *= 2 if busy < SECONDS / 4 else 1
     library.bench_delete(run)
-    print(f"  array {size} x {size} {emission}: {cycles} cycles in {busy:.2f} s CPU, {wall:.2f} s wall", flush=True)
-    return _row("", emission, "array", (size, size), verilog_s=round(verilog_s, 2), verilog_bytes=len(verilog),
+    print(f"  array {size} x {size} {dtype} {emission}: {cycles} cycles in {busy:.2f} s CPU, {wall:.2f} s wall",
+          flush=True)  # fmt: skip
+    return _row("", emission, "array", (size, size), dtype, verilog_s=round(verilog_s, 2), verilog_bytes=len(verilog),
                 build_s=round(built.seconds, 1), peak_build_rss_mb=round(built.peak_rss_mb),
                 cycles_per_s=cycles / busy)  # fmt: skip
 
@@ -143,7 +153,7 @@ def _chip_row(workshop: Workshop, name: str) -> dict[str, Any]:
                              f"only, and the measurement wants {UTILISATION:.0%}")  # fmt: skip
     print(f"  chip {name}, {m} x {k} x {n}: {clock.cycles} cycles in {clock.seconds:.2f} s CPU, "
           f"{report.sim_seconds:.2f} s wall; utilisation {report.mxu_utilisation:.1%}", flush=True)  # fmt: skip
-    return _row(name, "loop", "chip", (config.rows, config.cols), verilog_s=round(verilog.seconds, 2),
+    return _row(name, "loop", "chip", (config.rows, config.cols), config.dtype, verilog_s=round(verilog.seconds, 2),
                 verilog_bytes=verilog.result, build_s=round(built.seconds, 1),
                 peak_build_rss_mb=round(built.peak_rss_mb), cycles_per_s=clock.cycles / clock.seconds)  # fmt: skip
 
@@ -168,7 +178,11 @@ class _CpuClock:
 
 def summary(rows: Sequence[dict[str, Any]]) -> list[str]:
     """The targets, and whether they are met in this run."""
-    speed = {(row["scope"], row["emission"], row["config"], row["rows"]): row["pe_updates_per_s"] for row in rows}
+    def speeds(dtype: str) -> dict[tuple, int]:
+        return {(row["scope"], row["emission"], row["config"], row["rows"]): row["pe_updates_per_s"]
+                for row in rows if row["dtype"] == dtype}  # fmt: skip
+
+    speed = speeds("int8")
     build = {row["config"]: row["build_s"] for row in rows if row["scope"] == "chip"}
     loop = speed["array", "loop", "", 128]
     lines = []
@@ -179,6 +193,9 @@ def summary(rows: Sequence[dict[str, Any]]) -> list[str]:
         else:
             verdict = "pass" if loop / slow >= least else "MISS"
             lines.append(f"{what}: {loop / slow:.1f}, target >= {least}: {verdict}")
+    bf16 = speeds("bf16")["array", "loop", "", 128] / 1e6
+    lines.append(f"array 128x128 loop of bf16: {bf16:.0f} M PE updates/s, target >= 25: "
+                 f"{'pass' if bf16 >= 25 else 'MISS'}")  # fmt: skip
     mid = speed["chip", "loop", "mid128", 128] / 1e6
     lines.append(f"chip mid128: {mid:.0f} M PE updates/s, target >= 100: {'pass' if mid >= 100 else 'MISS'}")
     lines.append(f"chip mid128 built in {build['mid128']} s, target <= 120: "

@@ -146,12 +146,25 @@ def fresh(name: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("rows, cols, latency", [(2, 2, 1), (3, 4, 1), (2, 3, 2)])
-def test_forms_are_equal(rows, cols, latency):
-    folder = fresh(f"array_equiv_{rows}x{cols}_l{latency}")
-    gold, gate = (Form(folder, SystolicArray(rows=rows, cols=cols, latency=latency, emission=emission))
+def check(rows: int, cols: int, latency: int, dtype: str) -> None:
+    folder = fresh(f"array_equiv_{rows}x{cols}_l{latency}_{dtype.replace('+', '_')}")
+    gold, gate = (Form(folder, SystolicArray(rows=rows, cols=cols, latency=latency, dtype=dtype, emission=emission))
                   for emission in ("structural", "loop"))
     assert "SAT proof finished - no model found: SUCCESS!" in prove(gold, gate, folder)
+
+
+@pytest.mark.parametrize("rows, cols, latency, dtype", [
+    (2, 2, 1, "int8"), (3, 4, 1, "int8"), (2, 3, 2, "int8"), (2, 2, 4, "bf16"),
+])  # fmt: skip
+def test_forms_are_equal(rows, cols, latency, dtype):
+    check(rows, cols, latency, dtype)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("dtype", ["bf16", "int8+bf16"])
+@pytest.mark.parametrize("latency", range(1, 7))
+def test_forms_with_bf16_are_equal(latency, dtype):
+    check(2, 2, latency, dtype)
 
 
 def test_a_difference_is_found():

@@ -10,19 +10,42 @@ from verif.harness import run_bench
 from verif.unit.emit.both import Both
 
 
-@pytest.mark.parametrize("rows, cols, latency", [(3, 5, 1), (8, 8, 1), (7, 4, 1), (1, 1, 1), (3, 4, 3), (16, 16, 1)])
-def test_array(rows, cols, latency):
-    dut = Both(lambda emission: SystolicArray(rows=rows, cols=cols, latency=latency, emission=emission))
+def run(rows: int, cols: int, latency: int, dtype: str) -> None:
+    dut = Both(lambda emission: SystolicArray(rows=rows, cols=cols, latency=latency, dtype=dtype, emission=emission))
     array = dut.forms["loop"]
-    run_bench(dut, "verif.unit.bench_array", name=f"array_{rows}x{cols}_l{latency}", opt="-O0", env={
+    kind = "" if dtype == "int8" else f"_{dtype.replace('+', '_')}"
+    run_bench(dut, "verif.unit.bench_array", name=f"array_{rows}x{cols}_l{latency}{kind}", opt="-O0", env={
         "ROWS": str(rows), "COLS": str(cols), "LATENCY": str(array.latency), "LEAD": str(array.weight_lead),
-        "WIDTH": str(array.psum_width)})
+        "WIDTH": str(array.psum_width), "DTYPE": dtype})
+
+
+@pytest.mark.parametrize("rows, cols, latency, dtype", [
+    (3, 5, 1, "int8"), (8, 8, 1, "int8"), (7, 4, 1, "int8"), (1, 1, 1, "int8"), (3, 4, 3, "int8"), (16, 16, 1, "int8"),
+    (3, 5, 4, "bf16"), (5, 3, 2, "int8+bf16"),
+])  # fmt: skip
+def test_array(rows, cols, latency, dtype):
+    run(rows, cols, latency, dtype)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("dtype", ["bf16", "int8+bf16"])
+@pytest.mark.parametrize("latency", range(1, 7))
+def test_every_latency(latency, dtype):
+    run(4, 3, latency, dtype)
+
+
+@pytest.mark.soak
+def test_bf16_of_16_by_16():
+    run(16, 16, 4, "bf16")
 
 
 def test_latency():
     array = SystolicArray(rows=7, cols=4)
     assert (array.latency, array.weight_lead, array.psum_width) == (7 + 4 - 1, 7, 19)
     assert SystolicArray(rows=7, cols=4, latency=3).latency == 7 * 3 + 3
+    # One cycle more for the product of the first row; the rows below multiply ahead.
+    array = SystolicArray(rows=7, cols=4, latency=3, dtype="bf16")
+    assert (array.latency, array.weight_lead, array.psum_width) == (7 * 3 + 1 + 3, 7, 32)
 
 
 def test_structural_text_holds_one_module_per_kind_of_cell():
@@ -56,5 +79,9 @@ def test_bad_parameters():
         SystolicArray(rows=4.0, cols=4)
     with pytest.raises(ValueError, match="PE latency must be at least 1, not 0"):
         SystolicArray(rows=4, cols=4, latency=0)
+    with pytest.raises(ValueError, match="dtype must be one of int8, bf16, int8.bf16, not 'fp8'"):
+        SystolicArray(rows=4, cols=4, dtype="fp8")
+    with pytest.raises(ValueError, match="PE latency must be at most 6 for bf16, not 7"):
+        SystolicArray(rows=4, cols=4, dtype="bf16", latency=7)
     with pytest.raises(ValueError, match="emission must be one of structural, loop, not 'flat'"):
         SystolicArray(rows=4, cols=4, emission="flat")

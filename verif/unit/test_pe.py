@@ -2,16 +2,21 @@
 
 import pytest
 
+from sluice_hw.arith.multiply_add import array_type
 from sluice_hw.pe import PE, psum_width
 from verif.harness import run_bench
 
 pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
 
 
-@pytest.mark.parametrize("rows, latency", [(8, 1), (5, 3)])
-def test_pe(rows, latency):
-    run_bench(PE(rows=rows, latency=latency), "verif.unit.bench_pe", name=f"pe_{rows}_l{latency}",
-              env={"LATENCY": str(latency), "WIDTH": str(psum_width(rows))})
+@pytest.mark.parametrize("rows, latency, dtype", [
+    (8, 1, "int8"), (5, 3, "int8"), (8, 1, "bf16"), (8, 4, "bf16"), (8, 2, "int8+bf16"), (128, 6, "int8+bf16"),
+])  # fmt: skip
+def test_pe(rows, latency, dtype):
+    kind = "" if dtype == "int8" else f"_{dtype.replace('+', '_')}"
+    run_bench(PE(rows=rows, latency=latency, dtype=dtype), "verif.unit.bench_pe", name=f"pe_{rows}_l{latency}{kind}",
+              env={"LATENCY": str(latency), "WIDTH": str(array_type(dtype).psum(rows).width), "DTYPE": dtype,
+                   "INT_WIDTH": str(psum_width(rows))})
 
 
 def test_psum_width_holds_the_largest_sum():

@@ -7,85 +7,18 @@ subnormal result, and have one NaN: positive, quiet, otherwise empty (0x7FC00000
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data
 
+from .add import Fp32Add
+from .float_lane import FloatLane, check_format
 from .format import FP32, FloatFormat
-from .lane import Lane
 from .shift import normalise_left, shift_right_sticky
 
 __all__ = ["Fp32Add", "Fp32Mul", "Fp32ToInt", "IntToFp32"]
 
 
-class _FloatLane(Lane):
-    def __init__(self, *, fmt: FloatFormat, inputs: dict, result) -> None:
-        self._fmt = fmt
-        super().__init__(inputs=inputs, result=result)
-
-    @property
-    def fmt(self) -> FloatFormat:
-        """The floating-point format."""
-        return self._fmt
-
-    def is_zero(self, x: data.View) -> Value:
-        """Zero or subnormal, which reads as zero."""
-        return x.exp == 0
-
-    def is_nan(self, x: data.View) -> Value:
-        return (x.exp == self._fmt.exp_special) & (x.man != 0)
-
-    def is_inf(self, x: data.View) -> Value:
-        return (x.exp == self._fmt.exp_special) & (x.man == 0)
-
-    def significand(self, x: data.View) -> Value:
-        """Fraction with its hidden bit; 0 for what reads as zero."""
-        return Mux(self.is_zero(x), 0, Cat(x.man, Const(1, 1)))
-
-    def round_pack(
-        self, m: Module, *, exp: Value, sig: Value, guard: Value, sticky: Value, sign: Value, nan: Value, inf: Value,
-        zero: Value,
-    ) -> data.View:  # fmt: skip
-        """Round a normalised number to nearest even and pack it, combinationally.
-
-        Parameters
-        ----------
-        exp
-            Signed, biased exponent of ``sig``.
-        sig
-            Significand with its top bit set.
-        guard, sticky
-            The bit below ``sig``, and whether anything is set below that.
-        nan, inf, zero
-            Overrides, in this order of priority.
-        """
-        fmt = self._fmt
-        # One below the normal range the IEEE grid has a place less: what is all ones rounds up to the smallest normal
-        # number, which is not flushed.
-        rescued = Signal()
-        m.d.comb += rescued.eq((exp == 0) & sig.all())
-        total = Signal(fmt.significand_bits + 1)
-        m.d.comb += total.eq(sig + ((guard & (sticky | sig[0])) | rescued))
-        carry = total[-1]
-        rounded_exp = Signal(signed(len(exp) + 1))
-        m.d.comb += rounded_exp.eq(exp + carry)
-
-        out = Signal(fmt.layout)
-        m.d.comb += out.sign.eq(sign)
-        with m.If(nan):
-            m.d.comb += [out.sign.eq(0), out.exp.eq(fmt.exp_special), out.man.eq(fmt.nan_man)]
-        with m.Elif(inf):
-            m.d.comb += out.exp.eq(fmt.exp_special)
-        with m.Elif(zero | (rounded_exp <= 0)):
-            m.d.comb += out.exp.eq(0)
-        with m.Elif(rounded_exp >= fmt.exp_special):
-            m.d.comb += out.exp.eq(fmt.exp_special)
-        with m.Else():
-            # After a carry the fraction is zero, in total as well: all ones became 1 followed by zeros.
-            m.d.comb += [out.exp.eq(rounded_exp), out.man.eq(total[: fmt.man_bits])]
-        return out
-
-
-class IntToFp32(_FloatLane):
+class IntToFp32(FloatLane):
     """Convert a signed integer to floating point, nearest even.
 
     Parameters
@@ -105,7 +38,7 @@ class IntToFp32(_FloatLane):
 
     def __init__(self, *, width: int = 32, fmt: FloatFormat = FP32) -> None:
         _check_width(width)
-        _check_format(fmt)
+        check_format(fmt)
         self._width = width
         super().__init__(fmt=fmt, inputs={"value": signed(width)}, result=fmt.layout)
 
@@ -148,7 +81,7 @@ class IntToFp32(_FloatLane):
         return m
 
 
-class Fp32Mul(_FloatLane):
+class Fp32Mul(FloatLane):
     """``a * b``.
 
     Parameters
@@ -165,7 +98,7 @@ class Fp32Mul(_FloatLane):
     LATENCY = 4
 
     def __init__(self, *, fmt: FloatFormat = FP32) -> None:
-        _check_format(fmt)
+        check_format(fmt)
         super().__init__(fmt=fmt, inputs={"a": fmt.layout, "b": fmt.layout}, result=fmt.layout)
 
     def elaborate(self, platform) -> Module:
@@ -228,111 +161,7 @@ class Fp32Mul(_FloatLane):
         return m
 
 
-class Fp32Add(_FloatLane):
-    """``a + b``; an exact zero from operands of unlike sign is +0.
-
-    Parameters
-    ----------
-    fmt
-        Format of operands and result.
-
-    Members
-    -------
-    a, b : In(fmt.layout)
-    result : Out(fmt.layout)
-    """
-
-    LATENCY = 5
-
-    def __init__(self, *, fmt: FloatFormat = FP32) -> None:
-        _check_format(fmt)
-        super().__init__(fmt=fmt, inputs={"a": fmt.layout, "b": fmt.layout}, result=fmt.layout)
-
-    def elaborate(self, platform) -> Module:
-        m = Module()
-        fmt, bits = self._fmt, self._fmt.significand_bits
-        valid = self.valid_pipeline(m)
-        flags = data.StructLayout({"sign": 1, "subtract": 1, "nan": 1, "inf": 1})
-
-        # 1: order by magnitude, so that the difference is never negative and only the smaller one is shifted.
-        a, b = self.a, self.b
-        swap = Signal()
-        m.d.comb += swap.eq(Cat(b.man, b.exp) > Cat(a.man, a.exp))
-        large, small = Signal(fmt.layout), Signal(fmt.layout)
-        m.d.comb += [large.eq(Mux(swap, b, a)), small.eq(Mux(swap, a, b))]
-        # Guard, round and sticky bits below the significand. A larger distance leaves only the sticky bit.
-        wide = bits + 3
-        distance_bits = wide.bit_length()
-        far = 2**distance_bits - 1
-        distance = Signal(fmt.exp_bits)
-        m.d.comb += distance.eq(large.exp - small.exp)
-        sig_large_1 = Signal(bits, reset_less=True)
-        sig_small_1 = Signal(bits, reset_less=True)
-        distance_1 = Signal(min(distance_bits, fmt.exp_bits), reset_less=True)
-        exp_1 = Signal(fmt.exp_bits, reset_less=True)
-        flags_1 = Signal(flags, reset_less=True)
-        with m.If(valid[0]):
-            m.d.sync += [
-                sig_large_1.eq(self.significand(large)),
-                sig_small_1.eq(self.significand(small)),
-                distance_1.eq(Mux(distance > far, far, distance)),
-                exp_1.eq(large.exp),
-                flags_1.sign.eq(large.sign),
-                flags_1.subtract.eq(a.sign ^ b.sign),
-                # The larger magnitude is an infinity or a NaN if either operand is.
-                flags_1.inf.eq(self.is_inf(large)),
-                flags_1.nan.eq(self.is_nan(large) | (self.is_inf(a) & self.is_inf(b) & (a.sign ^ b.sign))),
-            ]
-
-        # 2: align.
-        aligned = shift_right_sticky(m, Cat(Const(0, 3), sig_small_1), distance_1, name="align")
-        sig_large_2 = Signal(bits, reset_less=True)
-        aligned_2 = Signal(wide, reset_less=True)
-        exp_2 = Signal(fmt.exp_bits, reset_less=True)
-        flags_2 = Signal(flags, reset_less=True)
-        with m.If(valid[1]):
-            m.d.sync += [
-                sig_large_2.eq(sig_large_1),
-                aligned_2.eq(aligned),
-                exp_2.eq(exp_1),
-                flags_2.eq(flags_1),
-            ]
-
-        # 3: add or subtract.
-        total = Signal(wide + 1, reset_less=True)
-        exp_3 = Signal(fmt.exp_bits, reset_less=True)
-        flags_3 = Signal(flags, reset_less=True)
-        minuend = Cat(Const(0, 3), sig_large_2)
-        with m.If(valid[2]):
-            m.d.sync += [
-                total.eq(Mux(flags_2.subtract, minuend - aligned_2, minuend + aligned_2)),
-                exp_3.eq(exp_2),
-                flags_3.eq(flags_2),
-            ]
-
-        # 4: normalise. The top bit of total is a carry, hence the exponent's + 1. After a cancellation of more than
-        # one place the operands were at most one place apart, so the bits shifted in are exact.
-        shifted, count = normalise_left(m, total, name="normalise")
-        normal = Signal(wide + 1, reset_less=True)
-        exp_4 = Signal(signed(max(fmt.exp_bits, len(count)) + 2), reset_less=True)
-        flags_4 = Signal(flags, reset_less=True)
-        with m.If(valid[3]):
-            m.d.sync += [normal.eq(shifted), exp_4.eq(exp_3 + 1 - count), flags_4.eq(flags_3)]
-
-        # 5: round.
-        zero = ~normal[-1]
-        out = self.round_pack(
-            m, exp=exp_4, sig=normal[4:], guard=normal[3], sticky=normal[:3].any(),
-            sign=flags_4.sign & ~(zero & flags_4.subtract), nan=flags_4.nan, inf=flags_4.inf, zero=zero,
-        )  # fmt: skip
-        result = Signal(fmt.layout, reset_less=True)
-        with m.If(valid[4]):
-            m.d.sync += result.eq(out)
-        m.d.comb += self.result.eq(result)
-        return m
-
-
-class Fp32ToInt(_FloatLane):
+class Fp32ToInt(FloatLane):
     """Round to the nearest signed integer, ties to even, saturating; a NaN becomes 0.
 
     Parameters
@@ -352,7 +181,7 @@ class Fp32ToInt(_FloatLane):
 
     def __init__(self, *, width: int = 32, fmt: FloatFormat = FP32) -> None:
         _check_width(width)
-        _check_format(fmt)
+        check_format(fmt)
         self._width = width
         super().__init__(fmt=fmt, inputs={"value": fmt.layout}, result=signed(width))
 
@@ -417,8 +246,3 @@ def _check_width(width: int) -> None:
         raise TypeError(f"width must be an int, not {width!r}")
     if width < 2:
         raise ValueError(f"width must be at least 2, not {width}")
-
-
-def _check_format(fmt: FloatFormat) -> None:
-    if not isinstance(fmt, FloatFormat):
-        raise TypeError(f"fmt must be a FloatFormat, not {fmt!r}")
