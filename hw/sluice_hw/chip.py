@@ -8,10 +8,12 @@ from amaranth.lib.wiring import Out, connect
 
 from .config import ChipConfig
 from .counters import Counters
+from .csr import ECC_COUNTERS
 from .debug import EventRing
 from .dma import DmaLoad, DmaStore
 from .emit.grid import EMISSIONS
 from .hbm.arbiter import SliceArbiter
+from .hbm.guard import EccGuard
 from .hbm.sram import SliceMemory
 from .host import Host, axi4_members, axi_lite_members, forward
 from .isa import Cause, Unit
@@ -38,6 +40,8 @@ class Chip(wiring.Component):
         How the array and the vector lanes are emitted.
     id_bits : int
         Width of AXI ids.
+    memory : Component with ``port : In(SlicePortSignature(config))`` and ``state : Out(isa.Cause)``, optional
+        What is behind the chip; by default a :class:`.hbm.sram.SliceMemory`.
 
     Members
     -------
@@ -51,10 +55,14 @@ class Chip(wiring.Component):
         For an unknown emission.
     """
 
-    def __init__(self, config: ChipConfig, *, emission: str = "structural", id_bits: int = 4) -> None:
+    def __init__(
+        self, config: ChipConfig, *, emission: str = "structural", id_bits: int = 4,
+        memory: wiring.Component | None = None,
+    ) -> None:  # fmt: skip
         if emission not in EMISSIONS:
             raise ValueError(f"emission must be one of {', '.join(EMISSIONS)}, not {emission!r}")
         self._config, self._emission, self._id_bits = config, emission, id_bits
+        self._memory = SliceMemory(config) if memory is None else memory
         super().__init__({**axi_lite_members(), **axi4_members(id_bits), "irq": Out(1)})
 
     @property
@@ -77,7 +85,7 @@ class Chip(wiring.Component):
         host = Host(config=cfg, id_bits=self._id_bits)
         sequencer = Sequencer(config=cfg)
         counters, events = Counters(), EventRing(entries=cfg.event_ring)
-        arbiter, memory = SliceArbiter(cfg), SliceMemory(cfg)
+        arbiter, memory = SliceArbiter(cfg), self._memory
         tokens = TokenCounters(token_max=cfg.token_max)
         queues = [UnitQueue(depth=cfg.queue_depth(u.name.lower())) for u in Unit]
         vmem = Vmem(cfg)
@@ -156,7 +164,17 @@ class Chip(wiring.Component):
         connect(m, st.write_data, dma.write_data)
         connect(m, dma.write_done, st.write_done)
         connect(m, host.hbm, arbiter.ports[1])
-        connect(m, arbiter.memory, memory.port)
+        if cfg.ecc == "off":
+            connect(m, arbiter.memory, memory.port)
+        else:
+            m.submodules.ecc = ecc = system(EccGuard(cfg, mode=cfg.ecc))
+            connect(m, arbiter.memory, ecc.port)
+            connect(m, ecc.memory, memory.port)
+            m.d.comb += [
+                ecc.period.eq(host.ecc.period), ecc.clear.eq(host.ecc.clear), ecc.inject.valid.eq(host.ecc.inject),
+                ecc.inject.payload.eq(host.ecc.error), host.ecc_status.taken.eq(ecc.inject.valid & ecc.inject.ready),
+                *(host.ecc_status[name].eq(getattr(ecc.status, name)) for name in ECC_COUNTERS),
+            ]  # fmt: skip
         for unit in (ld, st):
             m.d.comb += [unit.hbm_lo.eq(host.hbm_lo), unit.hbm_hi.eq(host.hbm_hi)]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from sluice.errors import ChipError, DeviceError, DeviceTimeout, UsageError
-from sluice.runtime import Device
+from sluice.runtime import Device, RunReport
 from sluice_hw.config import ChipConfig
 from sluice_hw.isa import Error, Op, Unit
 from verif.unit.compiler.races import trace
@@ -50,8 +50,8 @@ class Bench:
             self._view[:] = self._expected
         device.write_csr("WATCHDOG", WATCHDOG)
 
-    def run(self, case: Case) -> None:
-        """Run a case.
+    def run(self, case: Case) -> RunReport:
+        """Run a case; the chip's report of it.
 
         Raises
         ------
@@ -80,6 +80,7 @@ class Bench:
         if wrong:
             self._repair()
             raise Mismatch("; ".join(wrong))
+        return report
 
     def stop(self, case: Case, broken: Broken) -> None:
         """Run a broken program to its error, reset, and run the case itself.

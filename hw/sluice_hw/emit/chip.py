@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from amaranth.lib.wiring import Component
+
 from ..chip import Chip
 from ..config import ChipConfig
 from .verilog import to_verilog
@@ -12,14 +14,14 @@ __all__ = ["TOP", "chip_verilog"]
 TOP = "sluice_top"
 
 
-def chip_verilog(config: ChipConfig, *, emission: str = "structural") -> str:
+def chip_verilog(config: ChipConfig, *, emission: str = "structural", memory: Component | None = None) -> str:
     """One Verilog text whose top is ``sluice_top``: ``clk``, ``rst``, ``s_axil_*``, ``s_axi_*``, ``irq``.
 
-    The same configuration and emission give the same bytes.
+    The same configuration, emission and memory (see :class:`~..chip.Chip`) give the same bytes.
 
     Raises
     ------
     ValueError
         For an unknown emission.
     """
-    return to_verilog(Chip(config, emission=emission), name=TOP)
+    return to_verilog(Chip(config, emission=emission, memory=memory), name=TOP)

@@ -62,8 +62,9 @@ def chip_source(config: ChipConfig, emission: str = "structural") -> str:
 
 
 def chip_archive(
-    config: ChipConfig, *, emission: str = "loop", waves: bool = False, opt: str | None = None
-) -> Archive:
+    config: ChipConfig, *, emission: str = "loop", waves: bool = False, opt: str | None = None,
+    source: str | None = None,
+) -> Archive:  # fmt: skip
     """The chip Verilated and compiled, built or from the cache: cocotb's model and the library come from it.
 
     Parameters
@@ -71,11 +72,13 @@ def chip_archive(
     opt
         C++ optimisation; by default ``-O1``. ``-O2`` makes `tiny` a tenth faster and takes 1.7 times the compiling. The
         loops of a large array, where nearly all of the time goes, are compiled with all that the CPU has.
+    source
+        Verilog of a chip that :func:`chip_source` does not make, for example with another memory.
     """
     large = config.rows * config.cols >= _LARGE_ARRAY and not waves and opt is None
     name = f"chip-{config.name}" + ("-waves" if waves else "")
     return build_archive(
-        name, chip_source(config, emission), TOP, waves=waves, public=_PORTS, opt=opt or "-O1",
+        name, source or chip_source(config, emission), TOP, waves=waves, public=_PORTS, opt=opt or "-O1",
         hot=(_HOT, "-O3 -march=native") if large else None,
     )  # fmt: skip
 

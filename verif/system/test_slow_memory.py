@@ -1,0 +1,59 @@
+"""Random programs on a chip whose memory takes any time: the same results, and the waiting counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from sluice.runtime import Device
+from sluice.runtime.chip_model import chip_archive, chip_library
+from sluice_hw.emit.chip import chip_verilog
+from verif.harness import report_dir
+from verif.models.slow_memory import SlowMemory
+from verif.random_programs.compare import Bench, open_bench
+from verif.random_programs.legal import make_case
+from verif.random_programs.replay import run_seeds
+from verif.system.configs import RANDOM_CONFIGS
+from verif.system.workload import assert_accounted
+
+CONFIG = RANDOM_CONFIGS["odd"]
+
+
+@pytest.fixture(scope="module")
+def slow() -> Iterator[Bench]:
+    verilog = chip_verilog(CONFIG, emission="loop", memory=SlowMemory(CONFIG, seed=1))
+    library = chip_library(chip_archive(CONFIG, source=verilog))
+    with Device(CONFIG, "rtl", library=library) as device:
+        yield Bench(device)
+
+
+def check(slow: Bench, first: int, number: int) -> None:
+    failed = run_seeds(slow, range(first, first + number), report_dir("slow_memory"))
+    assert not failed, "\n\n".join(failed)
+
+
+def test_random_programs(slow: Bench, seed: int) -> None:
+    check(slow, 3_000_000 + seed * 1000, 15)
+
+
+@pytest.mark.soak
+def test_many_random_programs(slow: Bench, seed: int) -> None:
+    check(slow, 4_000_000 + seed * 10_000, 300)
+
+
+def test_waiting_is_counted(slow: Bench, seed: int) -> None:
+    """Beside the chip with its usual memory: what the programs do is the same, and units wait longer for memory."""
+    waited, cycles = Counter(), Counter()
+    usual = open_bench(CONFIG, "rtl")
+    with usual.device:
+        for one in range(6):
+            case = make_case(CONFIG, 5_000_000 + seed * 1000 + one)
+            reports = {"usual": usual.run(case), "slow": slow.run(case)}
+            assert reports["usual"].work == reports["slow"].work
+            for name, report in reports.items():
+                assert_accounted(report)
+                cycles[name] += report.cycles
+                waited[name] += report.stalls["ld"]["hbm"] + report.stalls["st"]["hbm"]
+    assert waited["slow"] > 1.2 * waited["usual"] and cycles["slow"] > 1.2 * cycles["usual"], (waited, cycles)
