@@ -10,8 +10,8 @@ import numpy as np
 
 from sluice.build.model import build_shared
 from sluice_hw.emit.verilog import to_verilog
-from sluice_hw.hbm.controller import DramController
 from sluice_hw.hbm.dram_config import DramConfig
+from sluice_hw.hbm.dram_memory import DramMemory
 
 __all__ = ["TABLE_FIELDS", "Checker", "Counts", "DramBench", "Program", "build"]
 
@@ -42,7 +42,9 @@ class Counts(ctypes.Structure):
         ("latencies", ctypes.c_uint64 * 8), ("latency_count", ctypes.c_uint64),
         ("port_latencies", ctypes.c_uint64 * 8), ("port_latency_count", ctypes.c_uint64),
         ("worst_wait", ctypes.c_uint64 * 2),
-        *[(name, ctypes.c_uint64) for name in ("longest_done", "corrected", "detected", "stuck", "wrong_checks")],
+        *[(name, ctypes.c_uint64) for name in (
+            "longest_done", "corrected", "detected", "stuck", "wrong_checks", "scrubbed", "repaired",
+        )],
         ("row_commands", ctypes.c_uint64 * 6),
     ]  # fmt: skip
 
@@ -62,7 +64,9 @@ class Counts(ctypes.Structure):
         return list(self.port_latencies[: self.port_latency_count])
 
 
-def build(config: DramConfig, *, lo: int = 0, hi: int | None = None, opt: str = "-O1", mutate=None) -> Path:
+def build(
+    config: DramConfig, *, ecc: bool = False, lo: int = 0, hi: int | None = None, opt: str = "-O1", mutate=None
+) -> Path:
     """Compile the controller and the driver, or take them from the cache.
 
     Parameters
@@ -72,7 +76,7 @@ def build(config: DramConfig, *, lo: int = 0, hi: int | None = None, opt: str = 
     mutate
         Function from Verilog text to Verilog text, to plant a fault.
     """
-    text = to_verilog(DramController(config), name="sluice_dram")
+    text = to_verilog(DramMemory(config, ecc=ecc), name="sluice_dram")
     if mutate is not None:
         changed = mutate(text)
         assert changed != text, "the fault changes nothing"
@@ -107,7 +111,7 @@ def _load(library: Path) -> ctypes.CDLL:
         "bench_reset": ([p, u], None), "bench_silence": ([p, i], None), "bench_expect_errors": ([p, i], None),
         "bench_clear": ([p], None), "bench_counts": ([p, p], None), "bench_wrong": ([p], ctypes.c_char_p),
         "bench_checker": ([p], p), "bench_memory": ([p, p], p), "bench_flip": ([p, u, u, i], None),
-        "bench_fault": ([p], i), "bench_state": ([p], i),
+        "bench_scrub": ([p, ctypes.c_uint32], None), "bench_fault": ([p], i), "bench_state": ([p], i),
     }  # fmt: skip
     for name, (arguments, result) in signatures.items():
         getattr(lib, name).argtypes, getattr(lib, name).restype = arguments, result
@@ -165,11 +169,11 @@ def tables(library: Path) -> dict[str, dict[str, int]]:
 class DramBench:
     """One run of a controller."""
 
-    def __init__(self, config: DramConfig, library: Path, *, seed: int = 1) -> None:
+    def __init__(self, config: DramConfig, library: Path, *, ecc: bool = False, seed: int = 1) -> None:
         self.config = config
         self._lib = _load(library)
         code = None
-        if config.ecc:
+        if ecc:
             from sluice_hw.hbm.hsiao import ROWS
 
             code = (ctypes.c_uint64 * 8)(*ROWS)
@@ -211,6 +215,10 @@ class DramBench:
 
     def expect_errors(self, on: bool = True) -> None:
         self._lib.bench_expect_errors(self._handle, on)
+
+    def scrub(self, period: int) -> None:
+        """Clocks between scrubs, 0 for none."""
+        self._lib.bench_scrub(self._handle, period)
 
     def clear(self) -> None:
         """Begin to count anew."""

@@ -36,7 +36,7 @@ struct Train { uint32_t slice; uint32_t count; bool refused; };
 struct Counts {
     uint64_t cycles, read_slices, write_slices, read_trains, write_trains, refused, errors, wrong, broken_rules, columns,
         latencies[8], latency_count, port_latencies[8], port_latency_count, worst_wait[2], longest_done, corrected, detected, stuck,
-        wrong_checks, row_commands[6];
+        wrong_checks, scrubbed, repaired, row_commands[6];
 };
 
 struct Bench {
@@ -100,6 +100,8 @@ struct Bench {
         t.port___05Fwrite_done___05Fready = sink;
         t.lo = LO;
         t.hi = HI;
+        t.period = period;
+        t.clear = 0;
         t.dram___05Fread_valid = device.read_pins(&t.dram___05Fread_data[0], checks_in());
         t.clk = 0;
         t.eval();
@@ -111,8 +113,6 @@ struct Bench {
         c.row_commands[row & 7]++;
         device.write_pins(&t.dram___05Fwrite_data[0], checks_out());
         if (!reset) observe(sink);
-        c.corrected += __builtin_popcountll(uint64_t(t.corrected));
-        c.detected += __builtin_popcountll(uint64_t(t.detected));
         t.clk = 1;
         t.eval();
         device.now++;
@@ -238,6 +238,7 @@ struct Bench {
     }
     std::deque<std::pair<uint32_t, uint32_t>> pending;
     bool expect_errors = false;
+    uint32_t period = 0;
 };
 
 void export_set(const std::set<uint64_t>& from, uint64_t* to, uint64_t& count) {
@@ -300,6 +301,8 @@ void bench_clear(Bench* b) {
 void bench_counts(Bench* b, Counts* out) {
     export_set(b->latencies, b->c.latencies, b->c.latency_count);
     export_set(b->port_latencies, b->c.port_latencies, b->c.port_latency_count);
+    b->c.corrected = b->top->status___05Fcorrected, b->c.detected = b->top->status___05Fdetected;
+    b->c.scrubbed = b->top->status___05Fscrubbed, b->c.repaired = b->top->status___05Frepaired;
     *out = b->c;
 }
 const char* bench_wrong(Bench* b) { return b->first_wrong.c_str(); }
@@ -309,6 +312,7 @@ void bench_flip(Bench* b, uint64_t word, uint64_t data, int check) {
     auto& e = b->device.memory.errors[word];
     e.data ^= data, e.check ^= uint8_t(check);
 }
+void bench_scrub(Bench* b, uint32_t period) { b->period = period; }
 int bench_fault(Bench* b) { return b->top->fault; }
 int bench_state(Bench* b) { return b->top->state; }
 

@@ -9,9 +9,9 @@ from amaranth.utils import ceil_log2
 
 from .. import isa
 from ..interfaces import ADDR_BITS, SlicePortSignature
+from .coded import CodedPortSignature
 from .dram import CommandEngine, DramSignature, RowOp, unit_layout
 from .dram_config import DramConfig
-from .ecc import EccDecoder, EccEncoder
 from .refresh import RefreshAccount
 from .trains import ReadAnswers, TrainQueue, WriteBeats
 
@@ -31,7 +31,7 @@ class DramController(wiring.Component):
 
     Members
     -------
-    port : In(SlicePortSignature(config.chip))
+    port : In(SlicePortSignature(config.chip)), or In(CodedPortSignature(config.chip)) with ``config.coded``
     lo, hi : In(32)
         Trains outside of slices lo to hi - 1 are refused.
     dram : Out(DramSignature(config))
@@ -46,20 +46,17 @@ class DramController(wiring.Component):
         A slice is granted.
     done, done_write : Out(1)
         Its last beat is through.
-    corrected, detected : Out
-        Words of the beat that arrives now with one wrong bit, and with two (0 without ``ecc``).
     """
 
     def __init__(self, config: DramConfig) -> None:
         if not isinstance(config, DramConfig):
             raise TypeError(f"config must be a DramConfig, not {config!r}")
         self._config = config
-        words = config.chip.hbm_beat_bytes // 8
+        port = CodedPortSignature if config.coded else SlicePortSignature
         super().__init__({
-            "port": In(SlicePortSignature(config.chip)), "lo": In(ADDR_BITS), "hi": In(ADDR_BITS),
+            "port": In(port(config.chip)), "lo": In(ADDR_BITS), "hi": In(ADDR_BITS),
             "dram": Out(DramSignature(config)), "state": Out(isa.Cause), "fault": Out(1),
             "waiting": Out(2), "granted": Out(1), "granted_write": Out(1), "done": Out(1), "done_write": Out(1),
-            "corrected": Out(words), "detected": Out(words),
         })  # fmt: skip
 
     @property
@@ -74,8 +71,8 @@ class DramController(wiring.Component):
         m.submodules.account = account = RefreshAccount(config)
         m.submodules.reads = reads = TrainQueue(chip)
         m.submodules.writes = writes = TrainQueue(chip)
-        m.submodules.answers = answers = ReadAnswers(chip)
-        m.submodules.beats = beats = WriteBeats(chip)
+        m.submodules.answers = answers = ReadAnswers(config)
+        m.submodules.beats = beats = WriteBeats(config)
         connect(m, reads.answer, answers.train)
         connect(m, writes.answer, beats.train)
         m.d.comb += [
@@ -201,11 +198,15 @@ class DramController(wiring.Component):
         with m.If(self.granted):
             m.d.sync += busy_set.eq(unit.set)
         any_waits = reads.valid | writes.valid
+        # The next slice is of this direction again: the other's set has time for a refresh.
+        free = [self.waiting[v] & ~blocked.bit_select(heads[v].set, 1) for v in (0, 1)]
+        sure = Mux(turn, free[1], free[0]) & ~ended & (count != config.turn_max)
         m.d.comb += [
             account.waiting.eq(
                 Mux(age < schedule.unit, 1 << busy_set, 0)
-                | Mux(reads.valid, 1 << heads[0].set, 0)
-                | Mux(writes.valid, 1 << heads[1].set, 0)
+                | Mux(reads.valid & ~(sure & turn), 1 << heads[0].set, 0)
+                | Mux(writes.valid & ~(sure & ~turn), 1 << heads[1].set, 0)
+                | blocked
             ),
             account.set.eq(engine.refresh_set),
         ]
@@ -219,6 +220,7 @@ class DramController(wiring.Component):
                 age=age,
                 busy_set=busy_set,
                 forced=forced,
+                blocked=blocked,
                 stuck=(eligible == 0) & (more == 0),
                 idle=~any_waits & (more == 0),
                 alone=rule(schedule.refresh_alone),
@@ -283,19 +285,22 @@ class DramController(wiring.Component):
             m.d.comb += engine.special.eq(RowOp.PREA)
         return left == 0
 
-    def _refresh_sets(self, m, engine, account, *, running, hold, age, busy_set, forced, stuck, idle, alone) -> None:
+    def _refresh_sets(
+        self, m, engine, account, *, running, hold, age, busy_set, blocked, forced, stuck, idle, alone
+    ) -> None:
         """Refresh of one set while a unit of another moves data, or alone."""
         schedule = self._config.schedule
         in_unit = age == schedule.refresh_in_unit
         quiet = alone & (hold == 0)
+        ready = ~blocked.bit_select(account.owed_set, 1)
         m.d.comb += [
             forced.eq(account.urgent & ~account.free),
             account.taken.eq(engine.refresh),
             engine.refresh_set.eq(Mux(account.free, account.candidate, account.owed_set)),
         ]
         with m.If(running & in_unit & account.due):
-            m.d.comb += engine.refresh.eq(account.free | (forced & (account.owed_set != busy_set)))
-        with m.Elif(running & quiet & account.due & (idle | (forced & stuck))):
+            m.d.comb += engine.refresh.eq(account.free | (forced & ready & (account.owed_set != busy_set)))
+        with m.Elif(running & quiet & account.due & ((idle & account.free) | (forced & ready & stuck))):
             m.d.comb += engine.refresh.eq(1)
             m.d.sync += hold.eq(schedule.after_refresh - 1)
 
@@ -324,33 +329,14 @@ class DramController(wiring.Component):
         with m.If(silent):
             m.d.sync += fault.eq(1)
         m.d.comb += self.fault.eq(fault)
-        if config.ecc:
-            m.submodules.decoder = decoder = EccDecoder(beat_bytes=config.chip.hbm_beat_bytes)
-            valid, bad = arrived, silent
-            for i in range(config.decode_clocks):
-                now = Signal(2, name=f"decode{i}")
-                m.d.sync += now.eq(Cat(valid, bad))
-                valid, bad = now[0], now[1]
-            m.d.comb += [
-                decoder.enable.eq(1),
-                decoder.data.eq(data),
-                decoder.check.eq(check),
-                answers.push.eq(valid),
-                answers.data.eq(decoder.out_data),
-                answers.error.eq(bad | decoder.detected.any()),
-                self.corrected.eq(Mux(valid & ~bad, decoder.corrected, 0)),
-                self.detected.eq(Mux(valid & ~bad, decoder.detected, 0)),
-            ]
-        else:
-            m.d.comb += [answers.push.eq(arrived), answers.data.eq(data), answers.error.eq(silent)]
-
-        m.d.comb += beats.fetch.eq(engine.fetch)
-        if config.ecc:
-            m.submodules.encoder = encoder = EccEncoder(beat_bytes=config.chip.hbm_beat_bytes)
-            m.d.comb += [encoder.enable.eq(1), encoder.data.eq(beats.data)]
-            data, check = encoder.out_data, encoder.out_check
-        else:
-            data, check = beats.data, Const(0, 32 * config.channels)
+        m.d.comb += [
+            answers.push.eq(arrived),
+            answers.data.eq(Cat(data, check)),
+            answers.error.eq(silent),
+            beats.fetch.eq(engine.fetch),
+        ]
+        data = beats.data[: 256 * config.channels]
+        check = beats.data[256 * config.channels :] if config.coded else Const(0, 32 * config.channels)
         for what, value, bits in (("data", data, 128), ("check", check, 16)):
             pins = getattr(dram, f"write_{what}")
             second = Signal(bits * config.channels, name=f"second_{what}", reset_less=True)

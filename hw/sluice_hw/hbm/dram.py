@@ -173,7 +173,7 @@ class CommandEngine(wiring.Component):
             ]  # fmt: skip
         m.d.comb += [
             self.arriving.eq(self._delayed(m, moving & ~unit.write, timing.rl + config.phy_clocks + 1, "arriving")),
-            self.fetch.eq(self._delayed(m, moving & unit.write, timing.wl - 1 - config.encode_clocks, "fetch")),
+            self.fetch.eq(self._delayed(m, moving & unit.write, timing.wl - 1, "fetch")),
         ]
 
         # A refresh of a set.
@@ -209,7 +209,7 @@ class CommandEngine(wiring.Component):
     @staticmethod
     def _delayed(m: Module, value, clocks: int, name: str):
         if clocks < 0:
-            raise ValueError(f"no time to encode: {name} would have to be {-clocks} clocks earlier")
+            raise ValueError(f"{name} would have to be {-clocks} clocks earlier")
         if not clocks:
             return value
         line = Signal(clocks, name=f"{name}_line")

@@ -39,8 +39,8 @@ class DramConfig:
     turn_max: int = 16
     #: Clocks that the physical layer adds between a command's register and the data it brings back.
     phy_clocks: int = 0
-    #: SECDED code on 64-bit words, its check bits beside the data.
-    ecc: bool = False
+    #: The port carries check bits beside the data, a byte for each 64-bit word (``coded.py``), and so do the pins.
+    coded: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.chip, ChipConfig):
@@ -61,7 +61,7 @@ class DramConfig:
         need(type(self.turn_max) is int and 1 <= self.turn_max <= 256, "turn_max", "1 to 256")
         need(type(self.turn_min) is int and 1 <= self.turn_min <= self.turn_max, "turn_min", "1 to turn_max")
         need(type(self.phy_clocks) is int and 0 <= self.phy_clocks <= 32, "phy_clocks", "0 to 32")
-        need(isinstance(self.ecc, bool), "ecc", "True or False")
+        need(isinstance(self.coded, bool), "coded", "True or False")
         beat, size = self.chip.hbm_beat_bytes, self.chip.slice_bytes
         if beat % CHANNEL_BEAT or self.chip.hbm_bytes_per_cycle != beat:
             raise ValueError(
@@ -119,15 +119,10 @@ class DramConfig:
         at = ((row_block * self.run) + at) * self.units + unit
         return bank_set, at // self.row_parts, at % self.row_parts
 
-    # Pipeline of the data.
-
     @property
-    def encode_clocks(self) -> int:
-        return 1 if self.ecc else 0
-
-    @property
-    def decode_clocks(self) -> int:
-        return 2 if self.ecc else 0
+    def check_bits(self) -> int:
+        """Check bits of a beat on the port."""
+        return self.chip.hbm_beat_bytes if self.coded else 0
 
     @property
     def latency(self) -> int:
@@ -135,7 +130,7 @@ class DramConfig:
         done: the same for every address and history."""
         s, t = self.schedule, self.timing
         # To the last column command, through its register and the pins, and the second pseudo-channel's clock.
-        return (self.units - 1) * s.unit + s.column + s.unit + t.rl + self.phy_clocks + 2 + self.decode_clocks
+        return (self.units - 1) * s.unit + s.column + s.unit + t.rl + self.phy_clocks + 2
 
     @property
     def wait_bound(self) -> int:

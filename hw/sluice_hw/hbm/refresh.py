@@ -24,7 +24,7 @@ class RefreshAccount(wiring.Component):
     taken : In(1)
         A refresh starts, of the set ``set``.
     waiting : In(sets)
-        Sets that the next slices need.
+        Sets that the next slices need, and those that are under refresh.
     due : Out(1)
         A refresh is due; with ``all-bank``, a group of them.
     one_due : Out(1)
@@ -74,9 +74,16 @@ class RefreshAccount(wiring.Component):
         m.d.sync += done.eq(after)
         with m.If(after.all()):
             m.d.sync += done.eq(0)
-        for i in reversed(range(sets)):
-            with m.If(~done[i]):
-                m.d.comb += self.owed_set.eq(i)
-            with m.If(~done[i] & ~self.waiting[i]):
-                m.d.comb += [self.free.eq(1), self.candidate.eq(i)]
+        # In turn, from the one behind the last.
+        last = Signal(range(sets), reset_less=True)
+        with m.If(self.taken):
+            m.d.sync += last.eq(self.set)
+        with m.Switch(last):
+            for i in range(sets):
+                with m.Case(i):
+                    for j in reversed([(i + 1 + n) % sets for n in range(sets)]):
+                        with m.If(~done[j]):
+                            m.d.comb += self.owed_set.eq(j)
+                        with m.If(~done[j] & ~self.waiting[j]):
+                            m.d.comb += [self.free.eq(1), self.candidate.eq(j)]
         return m

@@ -11,6 +11,7 @@ from amaranth.utils import ceil_log2
 from ..config import ChipConfig
 from ..interfaces import ADDR_BITS
 from ..ram import Ram1R1W
+from .dram_config import DramConfig
 
 __all__ = ["ReadAnswers", "TrainQueue", "WriteBeats", "answer_layout"]
 
@@ -88,12 +89,18 @@ class TrainQueue(wiring.Component):
         return m
 
 
+def beat_layout(config: DramConfig, **more: int) -> data.StructLayout:
+    """A beat on the slice port, with check bits or without."""
+    check = {"check": config.check_bits} if config.coded else {}
+    return data.StructLayout({"data": data.ArrayLayout(8, config.chip.hbm_beat_bytes), **more, **check})
+
+
 class ReadAnswers(wiring.Component):
     """Beats of granted slices, which come when they come, out to whoever takes them when he likes.
 
     Parameters
     ----------
-    config : ChipConfig
+    config : DramConfig
 
     Members
     -------
@@ -110,18 +117,19 @@ class ReadAnswers(wiring.Component):
         Something is not yet answered.
     """
 
-    def __init__(self, config: ChipConfig) -> None:
+    def __init__(self, config: DramConfig) -> None:
         self._config = config
-        beat = data.ArrayLayout(8, config.hbm_beat_bytes)
+        self._width = 8 * config.chip.hbm_beat_bytes + config.check_bits
         super().__init__({
             "train": In(stream.Signature(answer_layout())), "reserve": In(1), "room": Out(1),
-            "push": In(1), "data": In(8 * config.hbm_beat_bytes), "error": In(1),
-            "out": Out(stream.Signature(data.StructLayout({"data": beat, "last": 1, "error": 1}))), "busy": Out(1),
+            "push": In(1), "data": In(self._width), "error": In(1),
+            "out": Out(stream.Signature(beat_layout(config, last=1, error=1))), "busy": Out(1),
         })  # fmt: skip
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        beats, width = self._config.slice_beats, 8 * self._config.hbm_beat_bytes
+        beats, width = self._config.chip.slice_beats, self._width
+        plain = 8 * self._config.chip.hbm_beat_bytes
         depth = 2 * beats
         m.submodules.memory = ram = Ram1R1W(depth=depth, width=width + 1)
         m.submodules.trains = trains = SyncFIFOBuffered(width=answer_layout().size, depth=OPEN)
@@ -147,12 +155,14 @@ class ReadAnswers(wiring.Component):
             ram.re.eq(fetch),
             ram.raddr.eq(read_at),
             out.valid.eq(trains.r_rdy & (train.refused | shown)),
-            Value.cast(out.payload.data).eq(ram.rdata[:width]),
+            Value.cast(out.payload.data).eq(ram.rdata[:plain]),
             out.payload.error.eq(train.refused | ram.rdata[width]),
             out.payload.last.eq(train.refused | train_ends),
             given.eq(trains.r_rdy & ~train.refused & shown & out.ready),
             trains.r_en.eq(out.valid & out.ready & out.payload.last),
         ]
+        if self._config.coded:
+            m.d.comb += out.payload.check.eq(ram.rdata[plain:width])
         m.d.sync += [
             held.eq(held + self.push - fetch),
             free.eq(free + given - Mux(self.reserve, beats, 0)),
@@ -175,7 +185,7 @@ class WriteBeats(wiring.Component):
 
     Parameters
     ----------
-    config : ChipConfig
+    config : DramConfig
 
     Members
     -------
@@ -197,20 +207,20 @@ class WriteBeats(wiring.Component):
     busy : Out(1)
     """
 
-    def __init__(self, config: ChipConfig) -> None:
+    def __init__(self, config: DramConfig) -> None:
         self._config = config
-        beat = data.ArrayLayout(8, config.hbm_beat_bytes)
+        self._width = 8 * config.chip.hbm_beat_bytes + config.check_bits
         super().__init__({
             "train": In(stream.Signature(answer_layout())),
-            "beats": In(stream.Signature(data.StructLayout({"data": beat}))),
-            "ready": Out(1), "grant": In(1), "fetch": In(1), "data": Out(8 * config.hbm_beat_bytes),
+            "beats": In(stream.Signature(beat_layout(config))),
+            "ready": Out(1), "grant": In(1), "fetch": In(1), "data": Out(self._width),
             "done": In(1), "failed": In(1), "out": Out(stream.Signature(data.StructLayout({"error": 1}))),
             "busy": Out(1),
         })  # fmt: skip
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        beats, width = self._config.slice_beats, 8 * self._config.hbm_beat_bytes
+        beats, width = self._config.chip.slice_beats, self._width
         depth = 2 * beats
         m.submodules.memory = ram = Ram1R1W(depth=depth, width=width)
         size = answer_layout().size
@@ -241,7 +251,9 @@ class WriteBeats(wiring.Component):
             intake.r_en.eq(taken & train_ends),
             ram.we.eq(kept),
             ram.waddr.eq(write_at),
-            ram.wdata.eq(Value.cast(self.beats.payload.data)),
+            ram.wdata.eq(
+                Cat(Value.cast(self.beats.payload.data), self.beats.payload.check if self._config.coded else ())
+            ),
             ram.re.eq(self.fetch),
             ram.raddr.eq(read_at),
             self.data.eq(ram.rdata),
