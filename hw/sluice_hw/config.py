@@ -13,6 +13,8 @@ from dataclasses import dataclass
 __all__ = ["PRESETS", "ChipConfig", "preset"]
 
 DTYPES = ("int8",)
+#: Whether HBM is protected: not, or by check bits beside the data (``hbm/guard.py``).
+ECC_MODES = ("off", "sideband")
 
 
 def _clog2(value: int) -> int:
@@ -53,6 +55,8 @@ class ChipConfig:
     hbm_bytes: int = 1 << 24
     #: Size of a slice, the unit of every HBM transfer.
     slice_bytes: int = 256
+    #: Error correction of HBM, one of :data:`ECC_MODES`. It adds three cycles: two to reads, one to writes.
+    ecc: str = "off"
     #: Vector memory, all banks together.
     vmem_bytes: int = 1 << 16
     #: Single-port VMEM banks, each one word wide.
@@ -80,7 +84,7 @@ class ChipConfig:
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
-            want = str if f.name in ("name", "dtype") else int
+            want = str if f.name in ("name", "dtype", "ecc") else int
             if not isinstance(value, want) or isinstance(value, bool):
                 raise TypeError(f"{f.name} must be {want.__name__}, not {value!r}")
 
@@ -92,6 +96,7 @@ class ChipConfig:
             need(lo <= getattr(self, field) <= hi, field, f"{lo} to {hi}")
 
         need(self.dtype in DTYPES, "dtype", " or ".join(map(repr, DTYPES)))
+        need(self.ecc in ECC_MODES, "ecc", " or ".join(map(repr, ECC_MODES)))
         need_range("rows", 2, 1024)
         need_range("cols", 1, 1024)
         need_range("clock_mhz", 1, 10_000)
@@ -187,6 +192,11 @@ class ChipConfig:
     @property
     def hbm_slices(self) -> int:
         return self.hbm_bytes // self.slice_bytes
+
+    @property
+    def hbm_read_latency(self) -> int:
+        """Core cycles from a read request to its first beat of data, through the decoder where there is one."""
+        return self.hbm_latency + (2 if self.ecc != "off" else 0)
 
     @property
     def hbm_beat_bytes(self) -> int:

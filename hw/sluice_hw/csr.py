@@ -8,6 +8,7 @@ address map is here too (:class:`HostMap`).
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -19,6 +20,8 @@ from .config import ChipConfig
 __all__ = [
     "ADDRESS_BITS",
     "CHIP_ID",
+    "ECC_BASE",
+    "ECC_COUNTERS",
     "SEQUENCER",
     "VERSION",
     "WORK_COUNTERS",
@@ -31,6 +34,7 @@ __all__ = [
     "counters",
     "csr_map",
     "csr_table",
+    "ecc_markdown",
     "markdown",
     "watchdog_info_layout",
 ]
@@ -54,6 +58,21 @@ WORK_COUNTERS: dict[str, str] = {
     "vector_rows": "rows that VECTOR wrote",
     "tokens": "tokens given",
     "ops": "ops finished, setup words excluded",
+}
+
+
+#: Where the registers of chips with ECC begin.
+ECC_BASE = 0x600
+#: What such chips count, and where the last errors were.
+ECC_COUNTERS: dict[str, str] = {
+    "corrected": "64-bit words with a single error that were read and corrected",
+    "detected": "64-bit words with a double error that were read",
+    "scrubbed": "slices that the scrubber has read",
+    "repaired": "... and written back",
+    "corrected_slice": "slice of the last word corrected",
+    "corrected_word": "... number of the word in it",
+    "detected_slice": "slice of the last word with a double error",
+    "detected_word": "... number of the word in it",
 }
 
 
@@ -311,6 +330,25 @@ def _table(config: ChipConfig, hashed: int) -> tuple[Register, ...]:
     for u in isa.Unit:
         reg(f"TOKENS_{u.name}", _RO, f"tokens that {u.name} gave and nobody took yet", fields=tuple(
             Bits(f"to_{v.name.lower()}", 8 * v, 8) for v in isa.Unit))
+    if config.ecc != "off":
+        section(ECC_BASE)
+        reg("ECC_CTRL", _WO, "commands", width=2, fields=_flags(
+            ("clear", "set the counters to 0"),
+            ("inject", "invert bits of a stored word, as the ECC_INJECT registers say; refused (SLVERR) while "
+                       "ECC_STATUS.injecting"),
+        ))
+        reg("ECC_STATUS", _RO, "state", width=1, fields=_flags(
+            ("injecting", "an injection waits for room among the words that are wrong already; the registers that "
+                          "describe it must stay"),
+        ))
+        reg("ECC_PERIOD", _RW, "cycles from one slice being due to be scrubbed to the next; 0: none is")
+        reg("ECC_INJECT_SLICE", _RW, "slice of the word")
+        reg("ECC_INJECT_WORD", _RW, "number of the 64-bit word in its slice", width=13)
+        reg("ECC_INJECT_DATA_LO", _RW, "bits of the word to invert, lower half")
+        reg("ECC_INJECT_DATA_HI", _RW, "... upper half")
+        reg("ECC_INJECT_CHECK", _RW, "check bits to invert", width=8)
+        for name, doc in ECC_COUNTERS.items():
+            reg(f"ECC_{name.upper()}", _RO, doc)
     if at > 1 << ADDRESS_BITS:
         raise AssertionError(f"CSR table ends at {at:#x}, beyond {ADDRESS_BITS} address bits")
     return tuple(out)
@@ -328,8 +366,17 @@ def csr_map(config: ChipConfig) -> dict[str, Register]:
 
 def markdown(config: ChipConfig) -> str:
     """The table for the documentation; resets are those of ``config``."""
+    return _markdown(csr_table(config))
+
+
+def ecc_markdown(config: ChipConfig) -> str:
+    """The table of the registers that only chips with ECC have."""
+    return _markdown([r for r in csr_table(config.replace(ecc="sideband")) if r.offset >= ECC_BASE])
+
+
+def _markdown(table: Iterable[Register]) -> str:
     lines = ["| offset | register | access | reset | meaning |", "|---|---|---|---|---|"]
-    for r in csr_table(config):
+    for r in table:
         doc = r.doc
         if r.fields:
             doc += ": " + "; ".join(

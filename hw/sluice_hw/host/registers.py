@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal, Value
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import csr, isa
 from ..config import ChipConfig
 from ..debug import event_layout
+from ..hbm.errors import injection_layout
 from ..sequencer import error_layout, state_layout
 from .axil import CsrBusSignature
 
@@ -25,6 +26,16 @@ def unit_status_layout() -> data.StructLayout:
     })
 
 
+def ecc_layout(config: ChipConfig) -> data.StructLayout:
+    """What the registers tell the ECC guard: ``inject`` holds until it is taken, ``clear`` is high in one cycle."""
+    return data.StructLayout({"period": 32, "clear": 1, "inject": 1, "error": injection_layout(config)})
+
+
+def ecc_status_layout() -> data.StructLayout:
+    """What it tells them: an injection is taken, and the values of :data:`~sluice_hw.csr.ECC_COUNTERS`."""
+    return data.StructLayout({"taken": 1, **{name: 32 for name in csr.ECC_COUNTERS}})
+
+
 def control_members(config: ChipConfig) -> dict[str, wiring.Member]:
     """Ports between the registers and the rest of the chip, from the registers' view.
 
@@ -33,9 +44,11 @@ def control_members(config: ChipConfig) -> dict[str, wiring.Member]:
     ``fault``, ``state``. ``hbm_lo``, ``hbm_hi``: bounds in slices. ``core_reset``: high in one cycle, resets everything
     but the host side and the memories. ``counter_select`` / ``counter_value`` and ``event_select`` / ``event``: values
     follow the selection by one cycle. ``event_head``, ``event_dropped``; ``units``: a unit_status_layout() per unit;
-    ``tokens``: counts by giver, then by receiver.
+    ``tokens``: counts by giver, then by receiver. With ECC: ``ecc`` and ``ecc_status``.
     """
+    ecc = {} if config.ecc == "off" else {"ecc": Out(ecc_layout(config)), "ecc_status": In(ecc_status_layout())}
     return {
+        **ecc,
         "start": Out(1),
         "halt": Out(1),
         "step": Out(1),
@@ -167,8 +180,10 @@ class Registers(wiring.Component):
                         m.d.sync += held[name].eq(self.bus.wdata)
                     elif r.access is csr.Access.W1C:
                         m.d.sync += held[name].eq((held[name] & ~self.bus.wdata) | events)
-                    else:
+                    elif name == "CTRL":
                         m.d.comb += command.eq(self.bus.wdata)
+                    else:
+                        self._ecc_command(m, refused)
 
         # -- commands --------------------------------------------------------------------------------------------
         several = (command & (command - 1)).any()
@@ -196,6 +211,16 @@ class Registers(wiring.Component):
             with m.Elif(self.flushed):
                 m.d.sync += starting.eq(0)
 
+        if self.config.ecc != "off":
+            with m.If(self.ecc_status.taken):
+                m.d.sync += self.ecc.inject.eq(0)
+            error = self.ecc.error
+            m.d.comb += [
+                self.ecc.period.eq(held["ECC_PERIOD"]), error.slice.eq(held["ECC_INJECT_SLICE"]),
+                error.word.eq(held["ECC_INJECT_WORD"]), error.check.eq(held["ECC_INJECT_CHECK"]),
+                error.data.eq(Cat(held["ECC_INJECT_DATA_LO"], held["ECC_INJECT_DATA_HI"])),
+            ]
+
         breakpoint = table["BREAKPOINT"]
         m.d.comb += [
             self.entry.eq(held["ENTRY"]),
@@ -207,6 +232,12 @@ class Registers(wiring.Component):
             *[self.params[i].eq(held[f"PARAM{i}"]) for i in range(isa.PARAM_REGISTERS)],
         ]
         return m
+
+    def _ecc_command(self, m: Module, refused: Signal) -> None:
+        clear, inject = self.bus.wdata[0], self.bus.wdata[1]
+        m.d.comb += [self.ecc.clear.eq(clear), refused.eq(inject & self.ecc.inject)]
+        with m.If(inject):
+            m.d.sync += self.ecc.inject.eq(1)
 
     def _values(self, m: Module, table, held, starting, resetting, upper) -> dict[str, Value | int]:
         """What the host reads, by register name."""
@@ -251,6 +282,9 @@ class Registers(wiring.Component):
         for name in csr.counters():
             out[f"{name.upper()}_LO"] = self.counter_value[:32]
             out[f"{name.upper()}_HI"] = upper
+        if self.config.ecc != "off":
+            out |= {"ECC_CTRL": 0, "ECC_STATUS": self.ecc.inject}
+            out |= {f"ECC_{name.upper()}": self.ecc_status[name] for name in csr.ECC_COUNTERS}
         for name, r in table.items():
             if name not in out:  # identification and geometry: constants
                 if r.access is not csr.Access.RO or r.offset >= table["CTRL"].offset:

@@ -304,7 +304,7 @@ class MatmulPlan:
             return max(compute, drain, turn / self.groups, blocked * loads / c.hbm_bytes_per_cycle + store)
 
         # The first tile goes into the array while its activations arrive.
-        ready = cost.start + c.hbm_latency + cost.beats(piece_b)
+        ready = cost.start + c.hbm_read_latency + cost.beats(piece_b)
         total = float(max(ready + 4 + cost.weights, ready + cost.beats(piece_a) + 2 + cost.feed))
         # In the first group the block's own activations come in as well.
         total += max(0.0, cost.beats((piece_a + piece_b) * pieces) - kt * cost.tile(self.sizes[0]))

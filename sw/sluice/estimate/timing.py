@@ -111,7 +111,7 @@ class Timing:
     def __init__(self, config: ChipConfig) -> None:
         self.config = config
         #: From a load's start to its first line's write into VMEM.
-        self.load_fill = self.REQUEST + config.hbm_latency + self.BEAT_TO_VMEM
+        self.load_fill = self.REQUEST + config.hbm_read_latency + self.BEAT_TO_VMEM
         #: Trains that a load engine has started and not begun to write.
         self.trains = trains_in_flight(config)
         #: From a row's issue to the cycle its sums leave the array.

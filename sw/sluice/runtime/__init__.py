@@ -8,6 +8,7 @@ from .banks import BANKS, BankMap
 from .buffer import Buffer
 from .config_file import load_config
 from .device import Device
+from .ecc import EccStatus
 from .executor import CompiledModel, RunOutcome, Verification
 from .fault import Fault
 from .image import Image, load_image
@@ -24,6 +25,7 @@ __all__ = [
     "Buffer",
     "CompiledModel",
     "Device",
+    "EccStatus",
     "Event",
     "Fault",
     "Image",

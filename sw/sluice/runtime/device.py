@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from sluice_hw.csr import HostMap, Irq
 
 from .banks import BankMap
 from .buffer import DTYPES, Buffer
+from .ecc import EccStatus, detected_text, inject_error, need_ecc, read_status
 from .fault import Fault, decode_fault, op_text
 from .memory import SliceAllocator
 from .memory_info import MemoryInfo
@@ -267,6 +268,46 @@ class Device:
         """
         return self.transport.hbm_view()
 
+    # -- error correction ------------------------------------------------------------------------------------------
+    def ecc_status(self, *, clear: bool = False) -> EccStatus:
+        """Errors corrected and detected since the counters were cleared, and where the last ones were.
+
+        Raises
+        ------
+        UsageError
+            When the chip has no ECC.
+        """
+        status = read_status(self)
+        if clear:
+            self.write_csr("ECC_CTRL", 1 << self.registers["ECC_CTRL"].field("clear").lsb)
+        return status
+
+    def scrub(self, period: int) -> None:
+        """Have the scrubber look at a slice every ``period`` cycles; 0: at none."""
+        need_ecc(self)
+        self.write_csr("ECC_PERIOD", period)
+
+    def inject_error(self, address: int, bits: Iterable[int]) -> None:
+        """Invert bits of a stored word, which stay so until the word is written.
+
+        The arrays of :meth:`hbm_view` do not show it: wrong bits are kept apart, and met by what the chip reads.
+
+        Parameters
+        ----------
+        address
+            Byte address, a multiple of 8.
+        bits
+            0 to 63 of the data, 64 to 71 of the check bits.
+
+        Raises
+        ------
+        UsageError
+            When the chip has no ECC, or there is no such word or bit.
+        DeviceTimeout
+            When as many words are wrong already as the chip can hold.
+        """
+        inject_error(self, address, bits)
+
     def _hbm_range(self, address: int, size: int) -> None:
         if address < 0 or address + size > self.config.hbm_bytes:
             raise UsageError(
@@ -428,7 +469,10 @@ class Device:
             return None
         hung = registers["ERROR_CODE"] == isa.Error.WATCHDOG
         waits = tuple(hung_text(self, registers["ERROR_INFO"])) if hung else ()
-        return decode_fault(registers, self._program, self.config, reason=self.transport.explain(), waits=waits)
+        reason = self.transport.explain()
+        if registers["ERROR_CODE"] == isa.Error.HBM_ERROR:
+            reason = reason or detected_text(self)
+        return decode_fault(registers, self._program, self.config, reason=reason, waits=waits)
 
     def reset(self) -> None:
         """Soft reset: stop what runs; registers and memories stay."""

@@ -11,6 +11,7 @@ from sluice.compiler import Compiled, run_quantised
 from sluice.errors import UsageError
 
 from .device import Device
+from .memory_info import compiled_parts
 from .report import RunReport
 from .transport import WORD
 
@@ -74,7 +75,9 @@ class CompiledModel:
         self.compiled, self.device = compiled, device
         self._golden: CompiledModel | None = None
         base, size = compiled.hbm_base, device.config.slice_bytes
-        self._place: int | None = device.hbm.reserve(base, compiled.hbm_slices - base, f"'{compiled.graph.name}'")
+        self._place: int | None = device.hbm.reserve(
+            base, compiled.hbm_slices - base, f"'{compiled.graph.name}'", compiled_parts(compiled)
+        )
         try:
             for constant in compiled.constants:
                 device.write_memory(constant.slice_address * size, _whole_words(constant.data))

@@ -116,6 +116,9 @@ class GoldenTransport(Transport):
         value &= (1 << register.width) - 1
         if register.name == "CTRL":
             self._command(register, value)
+        elif register.name == "ECC_CTRL":
+            if register.unpack(value)["inject"]:
+                raise _refused(offset, "golden memory has no wrong bits")
         elif register.access is Access.RW:
             self._held[register.name] = value
         elif register.access is Access.W1C:

@@ -20,6 +20,8 @@ class Piece:
     first: int
     count: int
     what: str
+    #: What it consists of, where that is known.
+    parts: tuple[Piece, ...] = ()
 
 
 class SliceAllocator:
@@ -112,8 +114,8 @@ class SliceAllocator:
             first = min(starts, key=lambda at: (loss[at], at))
         return self._take(Piece(first, count, what))
 
-    def reserve(self, first: int, count: int, what: str = "a buffer") -> int:
-        """As :meth:`alloc`, at a place that is given.
+    def reserve(self, first: int, count: int, what: str = "a buffer", parts: Sequence[Piece] = ()) -> int:
+        """As :meth:`alloc`, at a place that is given; ``parts`` say what its slices hold.
 
         Raises
         ------
@@ -131,7 +133,15 @@ class SliceAllocator:
                 free=self.free,
                 largest=room,
             )
-        return self._take(Piece(first, count, what))
+        return self._take(Piece(first, count, what, tuple(parts)))
+
+    def what_at(self, number: int) -> str:
+        """What a slice in use holds; "" for one that is free."""
+        names, inside = [], self.pieces
+        while piece := next((p for p in inside if p.first <= number < p.first + p.count), None):
+            names.append(piece.what)
+            inside = piece.parts
+        return " of ".join(reversed(names))
 
     def release(self, first: int) -> None:
         """Give back what :meth:`alloc` or :meth:`reserve` returned."""

@@ -11,7 +11,7 @@ from sluice.sizes import size_text
 from .banks import BankMap
 from .memory import Piece, SliceAllocator
 
-__all__ = ["MemoryInfo", "compiled_memory"]
+__all__ = ["MemoryInfo", "compiled_memory", "compiled_parts"]
 
 #: Streams together that reach less of what the slowest of them reaches alone are worth a warning.
 _WORTH_SAYING = 0.95
@@ -95,22 +95,29 @@ class MemoryInfo:
         return "\n".join(lines + [f"warning: {text}" for text in self.warnings])
 
 
+def compiled_parts(compiled: Compiled) -> list[Piece]:
+    """What the slices of a compiled network hold, without gaps."""
+    groups = (
+        ("input", compiled.inputs.values()), ("output", compiled.outputs.values()), ("constant", compiled.constants),
+    )  # fmt: skip
+    tensors = [Piece(t.slice_address, t.slices, f"{kind} {t.name}") for kind, group in groups for t in group]
+    out, at = [], compiled.hbm_base
+    for piece in [*sorted(tensors, key=lambda p: p.first), Piece(compiled.hbm_slices, 0, "")]:
+        if piece.first > at:
+            out.append(Piece(at, piece.first - at, "between layers"))
+        if piece.count:
+            out.append(piece)
+        at = piece.first + piece.count
+    return out
+
+
 def compiled_memory(compiled: Compiled, banks: BankMap | None = None) -> MemoryInfo:
     """Where a compiled network lies. Its largest constant, inputs and outputs are taken to be moved in turn."""
     config = compiled.config
     banks = BankMap.of(config) if banks is None else banks
     allocator = SliceAllocator(config.hbm_slices, config.slice_bytes, banks)
-    tensors = [(t.slice_address, t.slices, f"{kind} {t.name}") for kind, group in (
-        ("input", compiled.inputs.values()), ("output", compiled.outputs.values()), ("constant", compiled.constants),
-    ) for t in group]  # fmt: skip
-    at = compiled.hbm_base
-    for first, count, what in sorted(tensors):
-        if first > at:
-            allocator.reserve(at, first - at, "between layers")
-        allocator.reserve(first, count, what)
-        at = first + count
-    if at < compiled.hbm_slices:
-        allocator.reserve(at, compiled.hbm_slices - at, "between layers")
+    for part in compiled_parts(compiled):
+        allocator.reserve(part.first, part.count, part.what)
     moved = [t.slice_address for group in (compiled.inputs, compiled.outputs) for t in group.values()]
     if compiled.constants:
         moved.append(max(compiled.constants, key=lambda c: c.slices).slice_address)
