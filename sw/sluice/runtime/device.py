@@ -56,6 +56,8 @@ class Device:
         ``"golden"``, ``"cocotb"`` or ``"rtl"``; further keyword arguments are the transport's.
     transport
         An open transport instead of ``backend``.
+    banks
+        How slices lie in banks of DRAM; by default as the slice controller places them.
 
     Raises
     ------
@@ -76,11 +78,12 @@ class Device:
         backend: str = "golden",
         *,
         transport: Transport | None = None,
+        banks: BankMap | None = None,
         **options: Any,
     ) -> None:
         self.config = config
         self.registers = csr.csr_map(config)
-        self.hbm = SliceAllocator(config.hbm_slices, config.slice_bytes, BankMap.of(config))
+        self.hbm = SliceAllocator(config.hbm_slices, config.slice_bytes, banks or BankMap.of(config))
         self.transport = transport if transport is not None else open_transport(config, backend, **options)
         self._program: Program | None = None
         self._on_progress: Callable[[int], None] | None = None
@@ -184,7 +187,7 @@ class Device:
             What :meth:`memory_info` and messages call it.
         apart
             Buffers that are read or written in turn with this one: it is placed so that their slices meet in the same
-            banks as little as can be (where :attr:`hbm`'s banks lose anything by that).
+            banks as little as can be (where these lose anything by that; the slice controller's do not).
 
         Raises
         ------
@@ -213,9 +216,9 @@ class Device:
             Buffers that a program moves in turn: the answer says what part of the bandwidth their banks leave them,
             and warns when that is little.
         banks
-            How slices lie in banks; by default as the slice controller places them, which loses nothing.
+            How slices lie in banks, where that is not as the device was told.
         """
-        return MemoryInfo.of(self.hbm, banks or BankMap.of(self.config), self._firsts(together))
+        return MemoryInfo.of(self.hbm, banks or self.hbm.banks, self._firsts(together))
 
     def _firsts(self, buffers: Sequence[Buffer]) -> list[int]:
         return [buffer.address // self.config.slice_bytes for buffer in buffers]  # of a freed one, an error
