@@ -6,7 +6,7 @@ import pytest
 
 from sluice.compiler import compile as compile_graph
 from sluice.errors import OutOfMemory, UsageError
-from sluice.runtime import BankMap, Device, SliceAllocator, compiled_memory
+from sluice.runtime import BankMap, CompiledModel, Device, SliceAllocator, compiled_memory
 from sluice_hw.config import ChipConfig, preset
 from sluice_hw.hbm.dram_config import DramConfig
 from sluice_hw.hbm.timing import TIMINGS
@@ -92,6 +92,20 @@ def test_map_of_a_network():
     for before, after in zip(info.pieces, info.pieces[1:], strict=False):
         assert before.first + before.count == after.first
     assert "input image" in info.together and len(info.together) == 3
+
+
+def test_what_lies_in_a_slice():
+    from sluice.cli.digits import quantised
+
+    compiled = compile_graph(quantised("mlp", 40), TINY)
+    with Device(TINY, "golden") as device:
+        other = device.alloc_at(compiled.hbm_slices, 256, name="other")
+        with CompiledModel(compiled, device):
+            for tensor in (*compiled.inputs.values(), *compiled.outputs.values(), *compiled.constants):
+                for number in (tensor.slice_address, tensor.slice_address + tensor.slices - 1):
+                    assert device.hbm.what_at(number).endswith(f" {tensor.name} of '{compiled.graph.name}'")
+            assert device.hbm.what_at(other.slice) == "other" and device.hbm.what_at(other.slice + 1) == ""
+        assert device.hbm.what_at(0) == ""
 
 
 def test_mistakes():
