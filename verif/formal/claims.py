@@ -83,7 +83,8 @@ def open_up(component: Elaboratable) -> tuple[Fragment, dict[str, Any]]:
 
     def watch(frame: types.FrameType, event: str, _) -> None:
         if event == "return" and isinstance(owner := frame.f_locals.get("self"), Elaboratable):
-            if isinstance(owner, (Module, Check)) or frame.f_code.co_name == "__init__":
+            # Amaranth's components have a __del__, which those of an earlier call may run now.
+            if isinstance(owner, (Module, Check)) or frame.f_code.co_name in ("__init__", "__del__"):
                 return
             kept.append(owner)
             local.setdefault(id(owner), {}).update(frame.f_locals)
