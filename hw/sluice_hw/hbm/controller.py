@@ -152,7 +152,7 @@ class DramController(wiring.Component):
         other_first = (count == config.turn_max) | (ended & (count >= config.turn_min))
         mine, other = eligible.bit_select(turn, 1), eligible.bit_select(~turn, 1)
         pick = Signal()
-        more = Signal(range(config.units))  # units of the granted slice that are still to come
+        more = Signal(range(max(2, config.units)))  # units of the granted slice that are still to come
         m.d.comb += [
             pick.eq(Mux(other & (other_first | ~mine), ~turn, turn)),
             self.granted.eq(eligible.bit_select(pick, 1) & (hold == 0) & (more == 0) & Array(follows)[pick]),
