@@ -160,19 +160,19 @@ def add_stages(
     else:
         shifted, count = normalise_left(m, total, name=f"{prefix}normalise")
     count = named("places", len(count), count)
-    normal, exp, small, flag = stage(_NORMALISE, {
+    normal, exp, underflow, flag = stage(_NORMALISE, {
         "normal": (wide + 1, shifted),
         "exp_4": (fmt.exp_bits, exp + 1 - count),
         # Below the normal range, where every sum of normal numbers is exact: it is flushed, never rounded up.
-        "small": (1, count > exp),
+        "underflow": (1, count > exp),
         "flags_4": (flags, flag),
     })  # fmt: skip
 
     # Round: a carry out of the fraction is one more in the exponent.
     body = fmt.exp_bits + fmt.man_bits
     rounded = named("rounded", body + 1, Cat(normal[4:-1], exp) + (normal[3] & (normal[:3].any() | normal[4])))
-    lost = small | ~normal[-1]
-    huge = named("huge", 1, flag.special | (~small & (rounded[fmt.man_bits :] >= fmt.exp_special)))
+    lost = underflow | ~normal[-1]
+    huge = named("huge", 1, flag.special | (~underflow & (rounded[fmt.man_bits :] >= fmt.exp_special)))
     infinity, nan = fmt.exp_special << fmt.man_bits, fmt.exp_special << fmt.man_bits | fmt.nan_man
     forced = Mux(flag.nan, nan, Mux(huge, infinity, 0))
     kept = Mux(lost | huge, 0, 2**body - 1)
