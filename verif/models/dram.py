@@ -86,6 +86,7 @@ def build(
         "CHANNELS": config.channels, "SLICE_BEATS": chip.slice_beats, "SLICES": f"{chip.hbm_slices}u",
         "TABLE": TABLES.index(config.timing.name), "PHY": config.phy_clocks,
         "BANK_BITS": 2 + (config.sets - 1).bit_length(),
+        "MEMORY_CLOCKS": config.clock_ratio[0], "CORE_CLOCKS": config.clock_ratio[1],
         "LO": f"{lo}u", "HI": f"{chip.hbm_slices if hi is None else hi}u",
     }  # fmt: skip
     head = "".join(f"#define {key} {value}\n" for key, value in constants.items())

@@ -74,10 +74,59 @@ struct Bench {
     bool active() const {
         return !offer[0].empty() || !offer[1].empty() || !open[0].empty() || !open[1].empty() || !sending.empty();
     }
+    // To the next edge of the memory's clock; the port's clock has MEMORY_CLOCKS to CORE_CLOCKS of it.
     void cycle(bool reset) {
+        for (;;) {
+            uint64_t memory = memory_edges * CORE_CLOCKS, core = core_edges * MEMORY_CLOCKS;
+            bool at_memory = memory <= core, at_core = core <= memory;
+            memory_edges += at_memory, core_edges += at_core;
+            step(reset, at_memory, at_core);
+            if (at_memory) return;
+        }
+    }
+    uint64_t memory_edges = 0, core_edges = 0;
+    void step(bool reset, bool at_memory, bool at_core) {
         Vtop& t = *top;
-        // Inputs of this clock.
         t.rst = reset;
+        bool sink = false;
+        if (at_core) sink = offer_port(reset);
+        t.lo = LO;
+        t.hi = HI;
+        t.period = period;
+        t.clear = 0;
+        if (at_memory) t.dram___05Fread_valid = device.read_pins(&t.dram___05Fread_data[0], checks_in());
+        t.clk = 0;
+#if MEMORY_CLOCKS != CORE_CLOCKS
+        t.memory_rst = reset;
+        t.memory_clk = 0;
+#endif
+        t.eval();
+        if (at_memory) {
+            // What the pins carry.
+            uint32_t row = t.dram___05Frow, column = t.dram___05Fcolumn;
+            device.commands(row & 7, row >> 3 & 1, row >> 4 & ((1 << BANK_BITS) - 1), row >> (4 + BANK_BITS), column & 3, column >> 2 & 1,
+                            column >> 3 & ((1 << BANK_BITS) - 1), column >> (3 + BANK_BITS));
+            if (column & 3) c.columns++;
+            c.row_commands[row & 7]++;
+            device.write_pins(&t.dram___05Fwrite_data[0], checks_out());
+            if (!reset) observe_schedule();
+        }
+        if (at_core && !reset) observe_port(sink);
+#if MEMORY_CLOCKS != CORE_CLOCKS
+        t.memory_clk = at_memory;
+        t.clk = at_core;
+#else
+        t.clk = 1;
+#endif
+        t.eval();
+        if (!at_memory) return;
+        device.now++;
+        c.cycles++;
+        c.broken_rules = device.checker.total;
+        c.wrong_checks = device.memory.wrong_checks;
+    }
+    bool offer_port(bool reset) {
+        Vtop& t = *top;
         for (int k = 0; k < 2; k++) {
             if (!offered[k] && !offer[k].empty() && !rng.percent(pause_request) && clear_of(k, offer[k].front()) && !reset) {
                 offered[k] = true;
@@ -92,33 +141,14 @@ struct Bench {
             const Train& train = sending.front();
             uint32_t slice = train.slice + send_slice;
             for (int i = 0; i < WORDS; i++)
-                t.port___05Fwrite_data___05Fpayload[i] = train.refused ? 0xdeadbeef : pattern(slice, uint32_t(next_version + send_slice), int(send_beat), i);
+                t.port___05Fwrite_data___05Fpayload[i] =
+                    train.refused ? 0xdeadbeef : pattern(slice, uint32_t(next_version + send_slice), int(send_beat), i);
         }
         t.port___05Fwrite_data___05Fvalid = sending_valid;
         bool sink = !rng.percent(pause_sink);
         t.port___05Fread_data___05Fready = sink;
         t.port___05Fwrite_done___05Fready = sink;
-        t.lo = LO;
-        t.hi = HI;
-        t.period = period;
-        t.clear = 0;
-        t.dram___05Fread_valid = device.read_pins(&t.dram___05Fread_data[0], checks_in());
-        t.clk = 0;
-        t.eval();
-        // What the pins carry.
-        uint32_t row = t.dram___05Frow, column = t.dram___05Fcolumn;
-        device.commands(row & 7, row >> 3 & 1, row >> 4 & ((1 << BANK_BITS) - 1), row >> (4 + BANK_BITS), column & 3, column >> 2 & 1,
-                        column >> 3 & ((1 << BANK_BITS) - 1), column >> (3 + BANK_BITS));
-        if (column & 3) c.columns++;
-        c.row_commands[row & 7]++;
-        device.write_pins(&t.dram___05Fwrite_data[0], checks_out());
-        if (!reset) observe(sink);
-        t.clk = 1;
-        t.eval();
-        device.now++;
-        c.cycles++;
-        c.broken_rules = device.checker.total;
-        c.wrong_checks = device.memory.wrong_checks;
+        return sink;
     }
 #if CHANNELS == 1
     uint32_t* checks_in() { return &top->dram___05Fread_check; }
@@ -130,7 +160,31 @@ struct Bench {
     uint32_t* checks_in() { return &top->dram___05Fread_check[0]; }
     uint32_t* checks_out() { return &top->dram___05Fwrite_check[0]; }
 #endif
-    void observe(bool sink) {
+    void observe_schedule() {
+        Vtop& t = *top;
+        uint64_t now = device.now;
+        for (int v = 0; v < 2; v++) {
+            bool granted = t.granted && t.granted_write == v;
+            if (granted) {
+                c.worst_wait[v] = std::max<uint64_t>(c.worst_wait[v], wait[v]);
+                wait[v] = 0;
+                grants[v].push_back(now);
+                if (!v) port_grants.push_back(now);
+                (v ? c.write_slices : c.read_slices)++;
+            } else if (t.waiting >> v & 1) {
+                wait[v]++;
+            } else {
+                wait[v] = 0;
+            }
+        }
+        if (t.done) {
+            auto& queue = grants[t.done_write];
+            if (queue.empty()) bad("a slice is done that was not granted");
+            else latencies.insert(now - queue.front()), queue.pop_front();
+            last_move = now;
+        }
+    }
+    void observe_port(bool sink) {
         Vtop& t = *top;
         uint64_t now = device.now;
         bool moved = false;
@@ -157,26 +211,6 @@ struct Bench {
                     sending.pop_front();
                 }
             }
-        }
-        for (int v = 0; v < 2; v++) {
-            bool granted = t.granted && t.granted_write == v;
-            if (granted) {
-                c.worst_wait[v] = std::max<uint64_t>(c.worst_wait[v], wait[v]);
-                wait[v] = 0;
-                grants[v].push_back(now);
-                if (!v) port_grants.push_back(now);
-                (v ? c.write_slices : c.read_slices)++;
-            } else if (t.waiting >> v & 1) {
-                wait[v]++;
-            } else {
-                wait[v] = 0;
-            }
-        }
-        if (t.done) {
-            auto& queue = grants[t.done_write];
-            if (queue.empty()) bad("a slice is done that was not granted");
-            else latencies.insert(now - queue.front()), queue.pop_front();
-            moved = true;
         }
         if (t.port___05Fread_data___05Fvalid && sink) moved = true, take_beat(now);
         if (t.port___05Fwrite_done___05Fvalid && sink) {

@@ -41,6 +41,8 @@ class DramConfig:
     phy_clocks: int = 0
     #: The port carries check bits beside the data, a byte for each 64-bit word (``coded.py``), and so do the pins.
     coded: bool = False
+    #: Memory clocks in so many core clocks. Equal: one clock. Else the memory has a clock of its own.
+    clock_ratio: tuple[int, int] = (1, 1)
 
     def __post_init__(self) -> None:
         if not isinstance(self.chip, ChipConfig):
@@ -62,6 +64,11 @@ class DramConfig:
         need(type(self.turn_min) is int and 1 <= self.turn_min <= self.turn_max, "turn_min", "1 to turn_max")
         need(type(self.phy_clocks) is int and 0 <= self.phy_clocks <= 32, "phy_clocks", "0 to 32")
         need(isinstance(self.coded, bool), "coded", "True or False")
+        ratio = self.clock_ratio
+        need(
+            type(ratio) is tuple and len(ratio) == 2 and all(type(n) is int and 1 <= n <= 64 for n in ratio),
+            "clock_ratio", "two integers of 1 to 64",
+        )  # fmt: skip
         beat, size = self.chip.hbm_beat_bytes, self.chip.slice_bytes
         if beat % CHANNEL_BEAT or self.chip.hbm_bytes_per_cycle != beat:
             raise ValueError(
@@ -85,6 +92,11 @@ class DramConfig:
     @cached_property
     def schedule(self) -> Schedule:
         return Schedule(self.timing)
+
+    @property
+    def crosses(self) -> bool:
+        """Whether the memory has a clock of its own."""
+        return self.clock_ratio[0] != self.clock_ratio[1]
 
     @property
     def channels(self) -> int:
@@ -139,9 +151,24 @@ class DramConfig:
         s, t = self.schedule, self.timing
         slice_clocks = self.units * s.unit
         turn = max(rule.index(True) for rule in s.follow.values()) - s.unit
+        # One slice under way, the other direction's turn, and a direction to turn before and after it.
+        others = (1 + self.turn_max) * slice_clocks + 2 * turn
+        # Where a stall ends among the last unit's row commands.
         row_bus = s.span + 1 - s.unit - turn
         if self.refresh == "per-bank":
-            refresh = s.refresh_in_unit + s.own_after_refresh
-        else:
-            refresh = s.refresh_all - s.unit + (self.refresh_group * t.rfc) + 2
-        return slice_clocks * (1 + self.turn_max) + 2 * turn + row_bus + refresh
+            # The refresh of the slice's own banks, and the slice that the other direction begins while it lasts.
+            return others + row_bus + s.refresh_in_unit + s.own_after_refresh + slice_clocks + turn
+        pause = s.refresh_all + 1 - s.unit + self.refresh_group * t.rfc
+        return others + row_bus + pause * -(-others // (self.refresh_group * t.refi - pause))
+
+    @property
+    def scrub_bound(self) -> int:
+        """Most clocks that trains wait for one scrub: a slice is read and written back, and nothing else is under way
+        (``scrub.py``). ``8``: the registers of the code and of the scrubber."""
+        s = self.schedule
+        pause = (
+            s.own_after_refresh
+            if self.refresh == "per-bank"
+            else s.refresh_all + 1 + self.refresh_group * self.timing.rfc
+        )
+        return 2 * (pause + self.latency + self.units * s.unit + 8)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
-from amaranth import Module
+from amaranth import DomainRenamer, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .. import isa
 from ..interfaces import ADDR_BITS, SlicePortSignature
 from .controller import DramController
+from .crossing import SliceCrossing
 from .dram import DramSignature
 from .dram_config import DramConfig
 from .guard import EccGuard, EccStatusSignature
@@ -21,7 +22,8 @@ __all__ = ["DramMemory"]
 class DramMemory(wiring.Component):
     """A :class:`DramController` and, with ``ecc``, the code in front of it, its check bits beside the data.
 
-    The code's pipelines add to the latency of a slice what they are long, always the same.
+    The code's pipelines add to the latency of a slice what they are long, always the same. With ``config.crosses`` the
+    port alone is in the domain ``sync``, and everything else in the domain ``memory``.
 
     Parameters
     ----------
@@ -57,17 +59,25 @@ class DramMemory(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.controller = controller = DramController(self._config)
+        renamed = DomainRenamer("memory") if self._config.crosses else (lambda component: component)
+        controller = DramController(self._config)
+        m.submodules.controller = renamed(controller)
         connect(m, controller.dram, flipped(self.dram))
         m.d.comb += [controller.lo.eq(self.lo), controller.hi.eq(self.hi)]
         for name in ("state", "fault", "waiting", "granted", "granted_write", "done", "done_write"):
             m.d.comb += getattr(self, name).eq(getattr(controller, name))
-        if not self._ecc:
-            connect(m, flipped(self.port), controller.port)
-            return m
-        m.submodules.guard = guard = EccGuard(self._config.chip, mode="sideband", model=False)
-        connect(m, flipped(self.port), guard.port)
-        connect(m, guard.memory, controller.port)
-        connect(m, guard.status, flipped(self.status))
-        m.d.comb += [guard.period.eq(self.period), guard.clear.eq(self.clear)]
+        inner = controller.port
+        if self._ecc:
+            guard = EccGuard(self._config.chip, mode="sideband", model=False)
+            m.submodules.guard = renamed(guard)
+            connect(m, guard.memory, inner)
+            connect(m, guard.status, flipped(self.status))
+            m.d.comb += [guard.period.eq(self.period), guard.clear.eq(self.clear)]
+            inner = guard.port
+        if self._config.crosses:
+            m.submodules.crossing = crossing = SliceCrossing(self._config.chip)
+            connect(m, flipped(self.port), crossing.port)
+            connect(m, crossing.memory, inner)
+        else:
+            connect(m, flipped(self.port), inner)
         return m

@@ -146,7 +146,8 @@ CHIP = ChipConfig(slice_bytes=4096)
     [
         ({"timing": "ddr9"}, "timing"), ({"refresh": "never"}, "refresh"), ({"refresh_group": 9}, "refresh_group"),
         ({"turn_max": 0}, "turn_max"), ({"turn_min": 17}, "turn_min"), ({"phy_clocks": -1}, "phy_clocks"),
-        ({"coded": 1}, "coded"), ({"chip": ChipConfig()}, "slice_bytes"), ({"timing": "hbm3-4gb"}, "slice_bytes"),
+        ({"coded": 1}, "coded"), ({"clock_ratio": (0, 1)}, "clock_ratio"), ({"clock_ratio": 2}, "clock_ratio"),
+        ({"chip": ChipConfig()}, "slice_bytes"), ({"timing": "hbm3-4gb"}, "slice_bytes"),
         ({"chip": ChipConfig(slice_bytes=4096, hbm_bytes_per_cycle=16)}, "hbm_bytes_per_cycle"),
         ({"chip": ChipConfig(slice_bytes=4096, hbm_bytes=1 << 30)}, "hbm_bytes"),
     ],
