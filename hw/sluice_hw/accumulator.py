@@ -1,16 +1,21 @@
-"""Accumulators: int32 rows that the array adds to in place and the vector unit reads, in two regions.
+"""Accumulators: int32 or fp32 rows that the array adds to in place and the vector unit reads, in two regions.
 
-A row of sums that leaves the array is written one cycle later, and what it adds to is read in the cycle between. Only
-when the row of the cycle before is the same one is that too late; then its sum is taken on the way to the memory.
+A row of int32 sums that leaves the array is written one cycle later, and what it adds to is read in the cycle between.
+Only when the row of the cycle before is the same one is that too late; then its sum is taken on the way to the memory.
+
+An fp32 adder takes ``pe_latency`` cycles more. Who adds to a row again keeps ``acc_revisit`` cycles between its sums
+(:class:`sluice_hw.mxu.Mxu`): its result is in the memory when it is read.
 """
 
 from __future__ import annotations
 
-from amaranth import Module, Mux, Signal, Value, signed
+from amaranth import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .arith.add import Fp32Add
 from .config import ChipConfig
+from .emit.grid import Grid
 from .interfaces import ACC_LATENCY, AccReadSignature
 from .ram import Ram1R1W
 
@@ -29,12 +34,49 @@ def pass_layout(config: ChipConfig) -> data.StructLayout:
     })
 
 
+class AddLane(wiring.Component):
+    """One column's fp32 adder, as a cell of a row.
+
+    Parameters
+    ----------
+    latency : int
+        Stages.
+
+    Members
+    -------
+    all.valid : In(1)
+    col.base, col.sum : In(32)
+    down.result : Out(32)
+    """
+
+    def __init__(self, *, latency: int) -> None:
+        self.LATENCY = latency
+        super().__init__({
+            "all": In(wiring.Signature({"valid": Out(1)})),
+            "col": In(wiring.Signature({"base": Out(32), "sum": Out(32)})),
+            "down": Out(wiring.Signature({"result": Out(32)})),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.add = add = Fp32Add(latency=self.LATENCY)
+        m.d.comb += [
+            add.in_valid.eq(self.all.valid),
+            Value.cast(add.a).eq(self.col.base),
+            Value.cast(add.b).eq(self.col.sum),
+            self.down.result.eq(Value.cast(add.result)),
+        ]
+        return m
+
+
 class Accumulator(wiring.Component):
     """Two regions of accumulator rows.
 
     Parameters
     ----------
     config : ChipConfig
+    emission : str
+        Form of the row of fp32 adders, see :mod:`sluice_hw.emit.grid`.
 
     Members
     -------
@@ -54,10 +96,10 @@ class Accumulator(wiring.Component):
         If ``config`` is not a ChipConfig.
     """
 
-    def __init__(self, config: ChipConfig) -> None:
+    def __init__(self, config: ChipConfig, emission: str = "structural") -> None:
         if not isinstance(config, ChipConfig):
             raise TypeError(f"config must be a ChipConfig, not {config!r}")
-        self._config = config
+        self._config, self._emission = config, emission
         super().__init__({
             "start": In(stream.Signature(pass_layout(config))),
             "p_valid": In(1),
@@ -113,7 +155,16 @@ class Accumulator(wiring.Component):
         sums = Signal.like(Value.cast(self.p_data), reset_less=True, name="sums")
         again = Signal()
         m.d.comb += again.eq(adds & reads & (add_row == row))
-        m.d.sync += [adds.eq(self.p_valid), self.finished.eq(ends)]
+        if config.is_float:
+            m.d.sync += adds.eq(self.p_valid)
+            ended = ends
+            for stage in range(config.pe_latency):
+                later = Signal(name=f"ends{stage}")
+                m.d.sync += later.eq(ended)
+                ended = later
+            m.d.sync += self.finished.eq(ended)
+        else:
+            m.d.sync += [adds.eq(self.p_valid), self.finished.eq(ends)]
         with m.If(self.p_valid):
             m.d.sync += [
                 add_accumulate.eq(current.accumulate),
@@ -123,16 +174,21 @@ class Accumulator(wiring.Component):
                 add_local.eq(local),
                 sums.eq(self.p_data),
             ]
-        kept = Signal(32 * cols, reset_less=True)
-        base = Signal(data.ArrayLayout(signed(32), cols))
-        result = Signal(data.ArrayLayout(signed(32), cols))
-        lanes = data.View(self.p_data.shape(), sums)
-        with m.If(add_accumulate):
-            m.d.comb += Value.cast(base).eq(
-                Mux(add_forward, kept, Mux(add_upper, regions[1].rdata, regions[0].rdata)))
-        m.d.comb += [result[c].eq(base[c] + lanes[c]) for c in range(cols)]
-        with m.If(again):
-            m.d.sync += kept.eq(result)
+        if config.is_float:
+            written, write_upper, write_local, result = self._add_float(
+                m, adds, add_accumulate, Mux(add_upper, regions[1].rdata, regions[0].rdata), sums, add_upper, add_local)
+        else:
+            kept = Signal(32 * cols, reset_less=True)
+            base = Signal(data.ArrayLayout(signed(32), cols))
+            result = Signal(data.ArrayLayout(signed(32), cols))
+            lanes = data.View(self.p_data.shape(), sums)
+            with m.If(add_accumulate):
+                m.d.comb += Value.cast(base).eq(
+                    Mux(add_forward, kept, Mux(add_upper, regions[1].rdata, regions[0].rdata)))
+            m.d.comb += [result[c].eq(base[c] + lanes[c]) for c in range(cols)]
+            with m.If(again):
+                m.d.sync += kept.eq(result)
+            written, write_upper, write_local = adds, add_upper, add_local
 
         # The vector unit reads where the array does not.
         wanted = self.acc.req.payload.row
@@ -150,8 +206,35 @@ class Accumulator(wiring.Component):
             m.d.comb += [
                 region.re.eq(mine | (taken & (wanted_upper == number))),
                 region.raddr.eq(Mux(mine, local, wanted_local)),
-                region.we.eq(adds & (add_upper == number)),
-                region.waddr.eq(add_local),
+                region.we.eq(written & (write_upper == number)),
+                region.waddr.eq(write_local),
                 region.wdata.eq(result),
             ]
         return m
+
+    def _add_float(self, m: Module, adds: Value, accumulate: Value, base: Value, sums: Value, upper: Signal,
+                   local: Signal) -> tuple[Value, Value, Value, Value]:
+        """Add rows of sums, or pass them on; when and where they are written, and what."""
+        config = self._config
+        cols, latency = config.cols, config.pe_latency
+        form = "_loop" if self._emission == "loop" else ""
+        m.submodules.lanes = lanes = Grid(
+            cell=AddLane(latency=latency), name=f"sluice_accumulate_{cols}_l{latency}{form}", rows=1, cols=cols,
+            emission=self._emission)
+        # x + -0 is x for every x.
+        nothing = Cat(Const(1 << 31, 32) for _ in range(cols))
+        m.d.comb += [
+            lanes.all.valid.eq(adds),
+            lanes.col.base.eq(Mux(accumulate, base, nothing)),
+            lanes.col.sum.eq(sums),
+        ]
+        valid = adds
+        for stage in range(latency):
+            next_valid = Signal(name=f"adding{stage}")
+            next_upper = Signal.like(upper, reset_less=True, name=f"upper{stage}")
+            next_local = Signal.like(local, reset_less=True, name=f"local{stage}")
+            m.d.sync += next_valid.eq(valid)
+            with m.If(valid):
+                m.d.sync += [next_upper.eq(upper), next_local.eq(local)]
+            valid, upper, local = next_valid, next_upper, next_local
+        return valid, upper, local, lanes.down.result

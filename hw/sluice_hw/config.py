@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 __all__ = ["PRESETS", "ChipConfig", "preset"]
 
-DTYPES = ("int8",)
+#: Operand types of the array, see ``arith/multiply_add.py``; int8 and bf16 by turns is an array without a chip so far.
+DTYPES = ("int8", "bf16")
 #: Whether HBM is protected: not, or by check bits beside the data (``hbm/guard.py``).
 ECC_MODES = ("off", "sideband")
 
@@ -97,8 +98,8 @@ class ChipConfig:
 
         need(self.dtype in DTYPES, "dtype", " or ".join(map(repr, DTYPES)))
         need(self.ecc in ECC_MODES, "ecc", " or ".join(map(repr, ECC_MODES)))
-        need_range("rows", 2, 1024)
-        need_range("cols", 1, 1024)
+        need_range("rows", 2, 1024 // self.element_bytes)
+        need_range("cols", 1, 1024 // self.element_bytes)
         need_range("clock_mhz", 1, 10_000)
         need_range("hbm_bytes_per_cycle", 8, 4096)
         need_range("hbm_latency", 40, 4096)
@@ -135,7 +136,9 @@ class ChipConfig:
         )
         need(self.acc_rows <= 1 << 16, "acc_bytes", "at most 65536 accumulator rows")
         need_range("feed_ports", 1, 16)
-        need(self.pe_latency == 1, "pe_latency", "1 for int8")
+        if self.dtype == "int8":
+            need(self.pe_latency == 1, "pe_latency", "1 for int8")
+        need_range("pe_latency", 1, 6)
         need_range("microcode_words", 16, 1 << 16)
         for field in ("ld_queue", "st_queue", "mxu_queue", "vpu_queue"):
             need_range(field, 2, 64)
@@ -146,9 +149,34 @@ class ChipConfig:
 
     # -- array ---------------------------------------------------------------------------------------------------
     @property
+    def is_float(self) -> bool:
+        """Whether operands are bf16, and sums and accumulators fp32."""
+        return self.dtype == "bf16"
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an operand."""
+        return 2 if self.is_float else 1
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row of activations, ``rows`` operands."""
+        return self.rows * self.element_bytes
+
+    @property
+    def col_bytes(self) -> int:
+        """Bytes of a row of weights, ``cols`` operands."""
+        return self.cols * self.element_bytes
+
+    @property
     def psum_width(self) -> int:
-        """Bits of a partial sum inside the array: exact for int8 products down all rows."""
-        return 16 + _clog2(self.rows)
+        """Bits of a partial sum inside the array: fp32, or exact for int8 products down all rows."""
+        return 32 if self.is_float else 16 + _clog2(self.rows)
+
+    @property
+    def acc_revisit(self) -> int:
+        """Cycles from a row of sums to the next one that may be added to the same accumulator row."""
+        return self.pe_latency + 2 if self.is_float else 1
 
     @property
     def macs_per_cycle(self) -> int:
@@ -158,7 +186,7 @@ class ChipConfig:
     @property
     def word_bytes(self) -> int:
         """Bytes of a VMEM bank word: one array row, rounded up to a power of two so that addresses split by bits."""
-        return 1 << _clog2(max(self.rows, self.cols, 8))
+        return 1 << _clog2(max(self.row_bytes, self.col_bytes, 8))
 
     @property
     def vmem_interleave(self) -> int:
@@ -257,6 +285,10 @@ PRESETS: dict[str, ChipConfig] = {
         ChipConfig(
             name="v1-ddr3", rows=256, cols=256, vmem_bytes=24 * MIB, vmem_banks=16, acc_bytes=4 * MIB,
             hbm_bytes_per_cycle=48, hbm_bytes=256 * MIB, slice_bytes=4 * KIB, feed_ports=8,
+        ),
+        ChipConfig(
+            name="v2", rows=128, cols=128, dtype="bf16", pe_latency=4, vmem_bytes=16 * MIB, vmem_banks=16,
+            acc_bytes=4 * MIB, hbm_bytes_per_cycle=512, hbm_bytes=256 * MIB, slice_bytes=4 * KIB, feed_ports=8,
         ),
     )
 }

@@ -46,9 +46,10 @@ X_BITS = 22
 Y_BITS = 25
 
 
-def start_layout() -> data.StructLayout:
-    """A PULSE_ARRAY for the feeder: address of its first row, whether that row swaps weights, its microcode address."""
-    return data.StructLayout({"vmem": ADDR_BITS, "swap": 1, "pc": 16})
+def start_layout(*, apart: bool = False) -> data.StructLayout:
+    """A PULSE_ARRAY for the feeder: address of its first row, whether that row swaps weights, its microcode address;
+    with bf16 also whether it must follow the row before ``acc_revisit`` cycles later than it could."""
+    return data.StructLayout({"vmem": ADDR_BITS, "swap": 1, "pc": 16, **({"apart": 1} if apart else {})})
 
 
 def access_fault_layout() -> data.StructLayout:
@@ -97,7 +98,7 @@ class Feeder(wiring.Component):
         A row was issued in this cycle, which enters the array FEED_LATENCY cycles later; it swaps weights.
     waits : Out(isa.Cause)
         Why no row was issued: BUSY (one was), WEIGHTS, VMEM (data are missing, also while the front half starts up) or
-        IDLE (no row left).
+        IDLE (no row left). Rows of bf16 that are kept apart count as WEIGHTS.
     a_valid, a_swap, a_data : Out
         To the array.
     fault_valid, fault : Out
@@ -120,7 +121,7 @@ class Feeder(wiring.Component):
             "segment_valid": In(1),
             "rows": Out(range(2 * config.acc_rows + 1)),
             "rows_valid": Out(1),
-            "start": In(stream.Signature(start_layout())),
+            "start": In(stream.Signature(start_layout(apart=config.is_float))),
             "act": Out(VmemReadSignature(config.word_bytes)),
             "tile_ready": In(1),
             "issue": Out(1),
@@ -128,7 +129,7 @@ class Feeder(wiring.Component):
             "waits": Out(isa.Cause),
             "a_valid": Out(1),
             "a_swap": Out(1),
-            "a_data": Out(data.ArrayLayout(signed(8), config.rows)),
+            "a_data": Out(data.ArrayLayout(signed(8), config.row_bytes)),
             "fault_valid": Out(1),
             "fault": Out(access_fault_layout()),
         })
@@ -140,13 +141,14 @@ class Feeder(wiring.Component):
     # -- layouts of what passes from stage to stage ----------------------------------------------------------------
     @property
     def _lane_bits(self) -> int:
-        return self._config.rows.bit_length()
+        return self._config.row_bytes.bit_length()
 
     def _per_port(self, members: dict) -> data.ArrayLayout:
         return data.ArrayLayout(data.StructLayout(members), self._config.feed_ports)
 
     def _row_flags(self) -> dict:
-        return {"swap": 1, "first": 1, "zero_point": signed(8)}
+        flags = {"swap": 1, "first": 1, "zero_point": signed(8)}
+        return {**flags, "apart": 1} if self._config.is_float else flags
 
     def _placed_layout(self) -> data.StructLayout:
         return data.StructLayout({
@@ -231,7 +233,7 @@ class Feeder(wiring.Component):
         active = Signal()
         shape = Signal(shape_layout(), reset_less=True)
         segments = [Signal(segment_layout(), reset_less=True, name=f"segment{p}") for p in ports]
-        op = Signal(start_layout(), reset_less=True)
+        op = Signal(start_layout(apart=config.is_float), reset_less=True)
         i0, i1, i2 = (Signal(16, name=f"i{n}", reset_less=True) for n in range(3))
         at0, at1, at2 = (Signal(ADDR_BITS, name=f"at{n}", reset_less=True) for n in range(3))
         x, y = Signal(X_BITS, reset_less=True), Signal(Y_BITS - 1, reset_less=True)
@@ -260,6 +262,9 @@ class Feeder(wiring.Component):
 
         valid = Signal(name="placed_valid")
         placed = Signal(self._placed_layout(), reset_less=True)
+        if config.is_float:
+            with m.If(step):
+                m.d.sync += placed.apart.eq(op.apart & first)
         with m.If(step):
             m.d.sync += [
                 valid.eq(active),
@@ -289,7 +294,7 @@ class Feeder(wiring.Component):
         clipped = Signal(self._clipped_layout(), reset_less=True)
         with m.If(step):
             m.d.sync += valid.eq(valid_in)
-            m.d.sync += [clipped[name].eq(placed[name]) for name in ("swap", "first", "zero_point", "pc")]
+            m.d.sync += [clipped[name].eq(placed[name]) for name in (*self._row_flags(), "pc")]
         for p in range(self._config.feed_ports):
             port, out = placed.port[p], clipped.port[p]
             length = port.hi - port.lo
@@ -333,7 +338,7 @@ class Feeder(wiring.Component):
         width = self._config.word_bytes
         addr_bits = ceil_log2(self._config.vmem_bytes)
         word = Signal(self._word_layout())
-        m.d.comb += [word[name].eq(row[name]) for name in ("swap", "first", "zero_point")]
+        m.d.comb += [word[name].eq(row[name]) for name in self._row_flags()]
         m.d.comb += [rows.w_data.eq(word), rows.w_en.eq(step & valid)]
         for p, queue in enumerate(wanted):
             port, out = row.port[p], word.port[p]
@@ -387,10 +392,19 @@ class Feeder(wiring.Component):
         tails = [Signal(INDEX_BITS, name=f"tail{p}") for p in ports]
         there = Signal()
         held = Signal()
+        holds = head.swap & ~self.tile_ready
+        if self._config.is_float:
+            # So soon after the row before, whose sums may still be on the way to the accumulator row of this one's.
+            since = Signal(range(self._config.acc_revisit + 1))
+            with m.If(self.issue):
+                m.d.sync += since.eq(0)
+            with m.Elif(since != self._config.acc_revisit):
+                m.d.sync += since.eq(since + 1)
+            holds |= head.apart & (since != self._config.acc_revisit)
         m.d.comb += [
             head.eq(rows.r_data),
             there.eq(Cat(~head.port[p].more | (credits[p] != 0) for p in ports).all()),
-            held.eq(head.swap & ~self.tile_ready),
+            held.eq(holds),
             self.issue.eq(rows.r_rdy & there & ~held),
             self.issue_swap.eq(self.issue & head.swap),
             rows.r_en.eq(self.issue),
@@ -469,7 +483,7 @@ class Feeder(wiring.Component):
 
     def _align(self, m: Module, head: data.View, slots: list[memory.Memory]) -> None:
         """Rotate every port's bytes to their lanes, fill in the padding. All of fixed latency."""
-        lanes = self._config.rows
+        lanes = self._config.row_bytes
         valid = Signal(FEED_LATENCY)
         swap = Signal(FEED_LATENCY)
         m.d.sync += [valid.eq(Cat(self.issue, valid)), swap.eq(Cat(self.issue_swap, swap))]

@@ -12,7 +12,7 @@ cycle. They are reported one a cycle, with their tokens.
 
 from __future__ import annotations
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, fifo, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -64,7 +64,8 @@ class Mxu(wiring.Component):
             raise TypeError(f"config must be a ChipConfig, not {config!r}")
         self._config = config
         self._array = SystolicArray(
-            rows=config.rows, cols=config.cols, latency=config.pe_latency, emission=emission)
+            rows=config.rows, cols=config.cols, latency=config.pe_latency, dtype=config.dtype, emission=emission)
+        self._emission = emission
         super().__init__({
             "unit": Out(UnitSignature()),
             "act": Out(VmemReadSignature(config.word_bytes)),
@@ -84,7 +85,7 @@ class Mxu(wiring.Component):
         m.submodules.feeder = feeder = Feeder(self._config)
         m.submodules.loader = loader = WeightLoader(self._config)
         m.submodules.array = array = self._array
-        m.submodules.accumulator = accumulator = Accumulator(self._config)
+        m.submodules.accumulator = accumulator = Accumulator(self._config, self._emission)
         wiring.connect(m, feeder.act, wiring.flipped(self.act))
         wiring.connect(m, loader.vmem, wiring.flipped(self.weights))
         wiring.connect(m, accumulator.acc, wiring.flipped(self.acc))
@@ -174,6 +175,8 @@ class Mxu(wiring.Component):
         ]
         m.d.comb += [
             loader.start.payload[name].eq(words[isa.Op.LOAD_WEIGHTS][name]) for name in ("pitch", "k", "n")]
+        if self._config.is_float:
+            self._keep_apart(m, feeder, starts & is_pulse)
         m.d.sync += [unit.started.eq(starts), unit.started_pc.eq(op.pc)]
         with m.If(starts & is_load):
             m.d.sync += tile_free.eq(1)
@@ -252,6 +255,23 @@ class Mxu(wiring.Component):
         with m.Elif((running_loads != 0) | unit.op.valid & (is_load & tile_free | is_pulse & op.swap & ~tile_free)):
             # The second part is a hang, which the watchdog must lay to this unit.
             m.d.comb += self._held.eq(isa.Cause.WEIGHTS)
+
+    def _keep_apart(self, m: Module, feeder: Feeder, starts: Value) -> None:
+        """Tell the feeder which passes must not follow the one before at once.
+
+        Rows of one pass go to different accumulator rows, and those of a pass of at least ``acc_revisit`` rows keep
+        the passes around it apart. What remains: a shorter pass before, or one whose last rows this one begins with.
+        """
+        config, op = self._config, self.unit.op.payload
+        short = Signal()
+        end, tail = Signal(range(config.acc_rows + 1), reset_less=True), Signal(range(config.acc_rows), reset_less=True)
+        with m.If(starts):
+            m.d.sync += [
+                short.eq(feeder.rows < config.acc_revisit),
+                end.eq(op.b + feeder.rows),
+                tail.eq(op.b + feeder.rows - config.acc_revisit),
+            ]
+        m.d.comb += feeder.start.payload.apart.eq(op.accumulate & (short | ((op.b > tail) & (op.b < end))))
 
     def _count(self, m: Module, feeder: Feeder, loader: WeightLoader) -> None:
         """State and work, in the cycles of the array's edge: FEED_LATENCY behind the feeder."""

@@ -34,7 +34,7 @@ SIZE_BITS = 11
 
 
 def tile_layout() -> data.StructLayout:
-    """A LOAD_WEIGHTS for the loader: address of row 0, bytes from row to row, rows and columns that are read."""
+    """A LOAD_WEIGHTS for the loader: address of row 0, bytes from row to row, rows and bytes of each that are read."""
     return data.StructLayout({
         "vmem": ADDR_BITS, "pitch": signed(isa.STRIDE_BITS), "k": SIZE_BITS, "n": SIZE_BITS, "pc": 16,
     })
@@ -59,7 +59,7 @@ class WeightLoader(wiring.Component):
     tile_ready : Out(1)
         A tile is in the array completely for a row that is issued in this cycle, and was not swapped in yet.
     tile_macs : Out
-        With ``tile_ready``: k x n of the tile.
+        With ``tile_ready``: rows x columns of the tile that were read.
     fed : Out(1)
         The last row of a tile has entered the array.
     fault_valid, fault : Out
@@ -80,7 +80,7 @@ class WeightLoader(wiring.Component):
             "vmem": Out(VmemReadSignature(config.word_bytes)),
             "w_valid": Out(1),
             "w_start": Out(1),
-            "w_data": Out(data.ArrayLayout(signed(8), config.cols)),
+            "w_data": Out(data.ArrayLayout(signed(8), config.col_bytes)),
             "swap": In(1),
             "tile_ready": Out(1),
             "tile_macs": Out(range(config.rows * config.cols + 1)),
@@ -95,7 +95,7 @@ class WeightLoader(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.rows = rows = fifo.SyncFIFOBuffered(width=8 * self._config.cols, depth=ROWS_AHEAD)
+        m.submodules.rows = rows = fifo.SyncFIFOBuffered(width=8 * self._config.col_bytes, depth=ROWS_AHEAD)
         m.submodules.sizes = sizes = fifo.SyncFIFO(width=len(self.tile_macs), depth=TILES)
         self._read(m, rows, sizes)
         self._feed(m, rows, sizes)
@@ -110,7 +110,7 @@ class WeightLoader(wiring.Component):
         last = row == config.rows - 1
 
         asked_valid = Signal()
-        asked = Signal(data.StructLayout({"addr": ADDR_BITS, "n": config.cols.bit_length()}), reset_less=True)
+        asked = Signal(data.StructLayout({"addr": ADDR_BITS, "n": config.col_bytes.bit_length()}), reset_less=True)
         asked_real = Signal(reset_less=True)
         request = self.vmem.req
         m.d.comb += [request.valid.eq(asked_valid & asked_real), request.payload.addr.eq(asked.addr)]
@@ -155,7 +155,8 @@ class WeightLoader(wiring.Component):
             m.d.sync += [active.eq(1), tile.eq(waiting), row.eq(0), waiting_valid.eq(0)]
         with m.If(self.start.valid & self.start.ready):
             m.d.sync += [waiting_valid.eq(1), waiting.eq(self.start.payload)]
-        m.d.comb += [sizes.w_en.eq(begin), sizes.w_data.eq(waiting.k * waiting.n)]
+        columns_read = waiting.n[1:] if config.is_float else waiting.n
+        m.d.comb += [sizes.w_en.eq(begin), sizes.w_data.eq(waiting.k * columns_read)]
 
         arrived, n = done, asked.n
         for stage in range(VMEM_LATENCY):
@@ -163,9 +164,9 @@ class WeightLoader(wiring.Component):
             next_n = Signal.like(asked.n, name=f"arrived_n{stage}", reset_less=True)
             m.d.sync += [next_arrived.eq(arrived), next_n.eq(n)]
             arrived, n = next_arrived, next_n
-        columns = Signal(8 * config.cols)
+        columns = Signal(8 * config.col_bytes)
         m.d.comb += [
-            columns.eq(bytes_below(n, config.cols)), rows.w_en.eq(arrived),
+            columns.eq(bytes_below(n, config.col_bytes)), rows.w_en.eq(arrived),
             rows.w_data.eq(Value.cast(self.vmem.rsp_data) & columns),
         ]
 
@@ -199,7 +200,7 @@ class WeightLoader(wiring.Component):
         for stage in range(LOAD_LATENCY):
             next_valid, next_first, next_entered = (
                 Signal(name=f"{name}{stage}") for name in ("feeding", "first", "entered"))
-            next_data = Signal(8 * config.cols, name=f"row{stage}", reset_less=True)
+            next_data = Signal(8 * config.col_bytes, name=f"row{stage}", reset_less=True)
             m.d.sync += [next_valid.eq(valid), next_first.eq(first), next_entered.eq(entered)]
             with m.If(valid):
                 m.d.sync += next_data.eq(row_data)

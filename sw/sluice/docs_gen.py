@@ -55,7 +55,8 @@ CAUSE_MEANING: dict[Cause, str] = {
 
 def _probe() -> ChipConfig:
     """A configuration in which every size that bounds a field has its own value."""
-    return ChipConfig(rows=37, cols=21, feed_ports=7, microcode_words=999, vmem_bytes=1 << 17, acc_bytes=168 * 64)
+    return ChipConfig(rows=37, cols=21, dtype="bf16", feed_ports=7, microcode_words=999, vmem_bytes=1 << 17,
+                      acc_bytes=168 * 64)  # fmt: skip
 
 
 def _symbol(bound: int | Callable[[ChipConfig], int] | None, otherwise: int) -> str:
@@ -66,7 +67,7 @@ def _symbol(bound: int | Callable[[ChipConfig], int] | None, otherwise: int) -> 
         return str(int(bound))
     config = _probe()
     value = bound(config)
-    for name in ("rows", "cols", "feed_ports", "microcode_words", "vmem_bytes"):
+    for name in ("rows", "cols", "row_bytes", "col_bytes", "feed_ports", "microcode_words", "vmem_bytes"):
         difference = value - getattr(config, name)
         if difference in (-1, 0, 1):
             return f"`{name}`" + {-1: " - 1", 0: "", 1: " + 1"}[difference]

@@ -64,6 +64,14 @@ NOTES: dict[str, Note] = {
         _V1 + "; 34 GB/s of DDR3, as 48 bytes a cycle: beats of 64 bytes in 3 of 4 cycles (33.6 GB/s)",
         _V1_DIFFERS + "; the memory is an SRAM with that rate, without DDR3's banks and refresh",
     ),
+    "v2": Note(
+        "a TPU v2 core: bf16 operands, fp32 sums",
+        "a TPU v2 core's 128x128 bf16 MXU, 16 MiB of vector memory and half of its chip's HBM at 700 MHz (Norrie et "
+        "al., IEEE Micro 2021)",
+        "512 bytes a cycle (358.4 GB/s) for about 350; 256 MiB instead of 8 GiB; 4 MiB of accumulators, an adder of "
+        "four stages, banks and queues are the project's own; the vector unit writes fp32 sums as they are, and there "
+        "is no compiler for it yet",
+    ),
 }  # fmt: skip
 
 

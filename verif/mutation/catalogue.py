@@ -30,13 +30,16 @@ class Mutation:
     catcher: str
 
 
-_PE = "unit/test_pe.py::test_pe[8-1]"
-_PE_DEEP = "unit/test_pe.py::test_pe[5-3]"
+_PE = "unit/test_pe.py::test_pe[8-1-int8]"
+_PE_DEEP = "unit/test_pe.py::test_pe[5-3-int8]"
 _WEIGHTS = "unit/test_weights.py::test_loader[2-1]"
 _ACC = "unit/test_accumulator.py::test_accumulator[2-1-10]"
 _FEEDER = "unit/test_feeder.py::test_feeder[5-1]"
 _FEEDER_MANY = "unit/test_feeder.py::test_feeder[8-4]"
 _MXU = "unit/test_mxu.py::test_programs[2-1-loop]"
+_MXU_BF16 = "unit/test_mxu.py::test_programs_of_bf16[8-8-loop-4]"
+_ADD = "unit/arith/test_add.py::test_sums"
+_MUL = "unit/arith/test_bf16.py::test_every_pair_of_exponents"
 _TOKENS = "unit/test_tokens.py::test_tokens[5]"
 _LOOPS = "unit/test_loops.py::test_loops"
 _SEQUENCER = "unit/test_sequencer.py::test_sequencer"
@@ -79,7 +82,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "array's sums one bit short",
-        "pe.py",
+        "arith/multiply_add.py",
         "return 16 + ",
         "return 15 + ",
         "unit/test_pe.py::test_psum_width_holds_the_largest_sum",
@@ -88,7 +91,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "rows beyond k not zeroed",
         "weights.py",
-        "columns.eq(bytes_below(n, config.cols))",
+        "columns.eq(bytes_below(n, config.col_bytes))",
         "columns.eq(-1)",
         _WEIGHTS,
     ),
@@ -132,6 +135,15 @@ MUTATIONS: tuple[Mutation, ...] = (
         "self.acc.req.ready.eq(1)",
         _ACC,
     ),
+    Mutation("fp32 overwriting adds +0", "accumulator.py", "Const(1 << 31, 32)", "Const(0, 32)", _MXU_BF16),
+    Mutation(
+        "fp32 rows written early",
+        "accumulator.py",
+        "return valid, upper, local,",
+        "return adds, upper, local,",
+        _MXU_BF16,
+    ),
+    Mutation("short passes not kept apart", "mxu.py", "op.accumulate & (short | ", "op.accumulate & (", _MXU_BF16),
     Mutation("pass one row long", "accumulator.py", "(done + 1 == current.rows)", "(done == current.rows)", _ACC),
     # -- feeder
     Mutation(
@@ -282,6 +294,10 @@ MUTATIONS: tuple[Mutation, ...] = (
         "dirty slice forgotten", "host/slice_buffer.py", "m.d.sync += dirty.eq(1)", "m.d.sync += dirty.eq(0)", _HOST
     ),
     # -- arithmetic, vector unit, counters
+    Mutation("fp32 ties go up", "arith/add.py", "(normal[:3].any() | normal[4])", "1", _ADD),
+    Mutation("fp32 underflow stays", "arith/add.py", "lost = underflow | ~normal[-1]", "lost = ~normal[-1]", _ADD),
+    Mutation("sticky bit lost", "arith/shift.py", "(value >> amount) | lost.any()", "(value >> amount)", _ADD),
+    Mutation("bf16 product one too small", "arith/bf16.py", "(exp <= fmt.bias)", "(exp < fmt.bias)", _MUL),
     Mutation("rounds down", "arith/fixed.py", "rounded.eq((twice + 1) >> 1)", "rounded.eq(twice >> 1)", _FIXED),
     Mutation(
         "result does not saturate",

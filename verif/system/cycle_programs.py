@@ -22,9 +22,9 @@ from verif.unit.compiler.random_graphs import random_image_graph
 
 __all__ = ["CASES", "CHIPS", "Case", "chip"]
 
-#: Presets, a chip whose sizes are no powers of two, and one whose memory moves three beats in four cycles.
+#: int8 presets, a chip whose sizes are no powers of two, and one whose memory moves three beats in four cycles.
 CHIPS: dict[str, ChipConfig] = {
-    **PRESETS, "wide": CONFIGS["wide"],
+    **{name: config for name, config in PRESETS.items() if not config.is_float}, "wide": CONFIGS["wide"],
     "narrow": PRESETS["small"].replace(name="narrow", hbm_bytes_per_cycle=24),
 }
 _EXAMPLES = Path(__file__).parents[2] / "examples" / "asm"

@@ -20,6 +20,7 @@ from verif.unit.mxu_model import (
     conv_ops,
     matmul_ops,
     pack,
+    random_bf16_bytes,
     random_bytes,
     run_ops,
     segment_op,
@@ -32,7 +33,8 @@ PATIENCE = 400
 
 def config_of() -> ChipConfig:
     return preset("tiny").replace(
-        name="test", rows=int(parameter("ROWS")), cols=int(parameter("COLS")), acc_bytes=int(parameter("ACC_BYTES")))
+        name="test", rows=int(parameter("ROWS")), cols=int(parameter("COLS")), acc_bytes=int(parameter("ACC_BYTES")),
+        dtype=parameter("DTYPE", "int8"), pe_latency=int(parameter("PE_LATENCY", "1")))
 
 
 class Bench:
@@ -40,7 +42,7 @@ class Bench:
 
     def __init__(self, dut, config: ChipConfig, rng: random.Random) -> None:
         self.dut, self.config, self.rng = dut, config, rng
-        self.vmem = random_bytes(rng, config.vmem_bytes)
+        self.vmem = (random_bf16_bytes if config.is_float else random_bytes)(rng, config.vmem_bytes)
         self.queue: list[int] = []
         self.queue_pause = 0.0
         self.refuse = {"act": 0.0, "weights": 0.0}
@@ -250,7 +252,8 @@ class Memory:
 
 
 def random_matmul(bench: Bench, memory: Memory, m: int, k: int, n: int, acc: int) -> list[UnitOp]:
-    x_pitch, w_pitch = k + bench.rng.randrange(4), n + bench.rng.randrange(4)
+    size = bench.config.element_bytes
+    x_pitch, w_pitch = k * size + bench.rng.randrange(4), n * size + bench.rng.randrange(4)
     return matmul_ops(bench.config, m, k, n, x=memory.take(m * x_pitch), x_pitch=x_pitch, w=memory.take(k * w_pitch),
                       w_pitch=w_pitch, acc=acc)
 
@@ -469,7 +472,7 @@ async def random_walks(dut) -> None:
     """Any strides and segments, also backwards and in circles, which no compiler would ask for."""
     bench, model = await bench_of(dut, "walks")
     rng, config = bench.rng, bench.config
-    cols = config.cols
+    cols = config.col_bytes
     ops: list[UnitOp] = []
     for number in range(60):
         if number % 20 == 19:
@@ -479,7 +482,7 @@ async def random_walks(dut) -> None:
             ops = []
             bench.refuse["act"] = rng.choice([0, 0.4])
         segments = rng.randint(1, config.feed_ports)
-        cuts = sorted(rng.randrange(config.rows + 1) for _ in range(2 * segments))
+        cuts = sorted(rng.randrange(config.row_bytes + 1) for _ in range(2 * segments))
         runs = [(lo, hi) for lo, hi in zip(cuts[::2], cuts[1::2], strict=True) if lo < hi]
         if not runs:
             continue

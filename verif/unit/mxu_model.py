@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from sluice.golden.numerics_bf16 import column_sum, fp32_add
 from sluice_hw.config import ChipConfig
 from sluice_hw.interfaces import op_layout
 from sluice_hw.isa import OPS, Op, Unit, encode
 
-__all__ = ["Conv", "MxuModel", "UnitOp", "conv_ops", "matmul_ops", "pack", "run_ops"]
+__all__ = ["Conv", "MxuModel", "UnitOp", "conv_ops", "matmul_ops", "pack", "random_bf16_bytes", "run_ops"]
 
 _LAYOUT = op_layout()
 
@@ -55,7 +56,7 @@ class MxuModel:
     Attributes
     ----------
     acc
-        int32, shape ``(acc_rows, cols)``; ``written`` tells which rows an op has written.
+        int32 or the bits of fp32, shape ``(acc_rows, cols)``; ``written`` tells which rows an op has written.
     rows, macs, tiles
         Work done so far, as the unit counts it.
     """
@@ -67,17 +68,17 @@ class MxuModel:
         self.shape: dict[str, int] = {}
         self.segments: dict[int, dict[str, int]] = {}
         self.loaded: tuple[np.ndarray, int] | None = None
-        self.active: tuple[np.ndarray, int] = (np.zeros((config.rows, config.cols), np.int64), 0)
+        self.active: tuple[np.ndarray, int] = (np.zeros((config.rows, config.col_bytes), np.int64), 0)
         self.rows = self.macs = self.tiles = 0
 
     def load(self, vmem: int, pitch: int, k: int, n: int) -> None:
         assert self.loaded is None, "a second tile before the first was swapped in never loads"
-        tile = np.zeros((self.config.rows, self.config.cols), np.int64)
+        tile = np.zeros((self.config.rows, self.config.col_bytes), np.int64)
         for i in range(k):
             at = vmem + i * pitch
             assert 0 <= at and at + n <= len(self.vmem)
             tile[i, :n] = self.vmem[at : at + n]
-        self.loaded = tile, k * n
+        self.loaded = tile, k * (n // self.config.element_bytes)
         self.tiles += 1
 
     def feed(self, vmem: int) -> np.ndarray:
@@ -87,7 +88,7 @@ class MxuModel:
         for i2 in range(s["n2"]):
             for i1 in range(s["n1"]):
                 for i0 in range(s["n0"]):
-                    row = np.zeros(self.config.rows, np.int64)
+                    row = np.zeros(self.config.row_bytes, np.int64)
                     base = vmem + i0 * s["s0"] + i1 * s["s1"] + i2 * s["s2"]
                     for p in range(s["segments"]):
                         g = self.segments[p]
@@ -107,10 +108,18 @@ class MxuModel:
             assert self.loaded is not None, "a swap without a tile never starts"
             self.active, self.loaded = self.loaded, None
         rows = self.feed(vmem)
-        sums = rows @ self.active[0]
+        if self.config.is_float:
+            operands = (np.ascontiguousarray(x).astype(np.int8).view("<u2") for x in (rows, self.active[0]))
+            sums = column_sum(*operands, rows=self.config.rows)
+        else:
+            sums = rows @ self.active[0]
         for q, row in enumerate(sums):
-            old = self.acc[acc + q].astype(np.int64) if accumulate else 0
-            self.acc[acc + q] = (old + row).astype(np.uint64).astype(np.uint32).view(np.int32)
+            if self.config.is_float:
+                total = fp32_add(self.acc[acc + q].view(np.uint32), row) if accumulate else row
+                self.acc[acc + q] = total.view(np.int32)
+            else:
+                old = self.acc[acc + q].astype(np.int64) if accumulate else 0
+                self.acc[acc + q] = (old + row).astype(np.uint64).astype(np.uint32).view(np.int32)
             self.written[acc + q] = True
         self.rows += len(rows)
         self.macs += len(rows) * self.active[1]
@@ -144,14 +153,16 @@ def segment_op(index: int, lo: int, hi: int, **fields: int) -> UnitOp:
 def matmul_ops(config: ChipConfig, m: int, k: int, n: int, *, x: int, x_pitch: int, w: int, w_pitch: int,
                acc: int) -> list[UnitOp]:
     """``X[m, k] @ W[k, n]`` in tiles; column tile j goes to accumulator rows ``acc + j * m`` and on."""
+    size = config.element_bytes
     ops: list[UnitOp] = [shape_op(m, s0=x_pitch)]
     for j, n0 in enumerate(range(0, n, config.cols)):
         for k0 in range(0, k, config.rows):
             depth, width = min(config.rows, k - k0), min(config.cols, n - n0)
             ops += [
-                UnitOp(Op.LOAD_WEIGHTS, {"pitch": w_pitch, "k": depth, "n": width}, a=w + k0 * w_pitch + n0),
-                segment_op(0, 0, depth),
-                UnitOp(Op.PULSE_ARRAY, a=x + k0, b=acc + j * m, swap=1, accumulate=int(k0 > 0)),
+                UnitOp(Op.LOAD_WEIGHTS, {"pitch": w_pitch, "k": depth, "n": width * size},
+                       a=w + k0 * w_pitch + n0 * size),
+                segment_op(0, 0, depth * size),
+                UnitOp(Op.PULSE_ARRAY, a=x + k0 * size, b=acc + j * m, swap=1, accumulate=int(k0 > 0)),
             ]
     return ops
 
@@ -241,6 +252,14 @@ def conv_ops(config: ChipConfig, conv: Conv, *, image: int, weights: int, acc: i
             lo += take
         ops.append(UnitOp(Op.PULSE_ARRAY, a=image + y0 * line_bytes, b=acc, swap=1, accumulate=int(number > 0)))
     return ops[1:]
+
+
+def random_bf16_bytes(rng: random.Random, count: int) -> np.ndarray:
+    """int8, most pairs of which, at odd addresses too, are bf16 numbers around 1; any other one now and then."""
+    values = np.frombuffer(rng.randbytes(count), np.uint8)
+    kind = np.frombuffer(rng.randbytes(count), np.uint8)
+    near_one = np.array([0x3E, 0x3F, 0x40, 0x41, 0xBE, 0xBF, 0xC0, 0xC1], np.uint8)[values % 8]
+    return np.where(kind < 3, values, near_one).astype(np.uint8).view(np.int8)
 
 
 def random_bytes(rng: random.Random, count: int) -> np.ndarray:

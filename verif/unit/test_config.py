@@ -17,6 +17,7 @@ def test_presets_follow_their_table() -> None:
         "mid128": (128, 128, 16 << 20, 2 << 20, 256, 4 << 10),
         "v1": (256, 256, 24 << 20, 4 << 20, 256, 4 << 10),
         "v1-ddr3": (256, 256, 24 << 20, 4 << 20, 48, 4 << 10),
+        "v2": (128, 128, 16 << 20, 4 << 20, 512, 4 << 10),
     }
     assert set(table) == set(PRESETS)
     for name, want in table.items():
@@ -30,10 +31,14 @@ def test_presets_follow_their_table() -> None:
 def test_derived_sizes_fit_together(c: ChipConfig) -> None:
     assert c.vmem_regions * c.vmem_region_bytes == c.vmem_bytes
     assert c.vmem_banks * c.vmem_bank_rows * c.word_bytes == c.vmem_bytes
-    assert c.word_bytes >= max(c.rows, c.cols) and c.word_bytes & (c.word_bytes - 1) == 0
+    assert (c.row_bytes, c.col_bytes) == (c.rows * c.element_bytes, c.cols * c.element_bytes)
+    assert c.word_bytes >= max(c.row_bytes, c.col_bytes) and c.word_bytes & (c.word_bytes - 1) == 0
     assert c.vmem_interleave * c.word_bytes >= c.hbm_beat_bytes
     assert 2 * c.acc_region_rows == c.acc_rows and c.acc_rows * 4 * c.cols == c.acc_bytes
     assert c.slice_beats * c.hbm_beat_bytes == c.slice_bytes
+    if c.is_float:
+        assert c.psum_width == 32 and c.element_bytes == 2 and c.acc_revisit > c.pe_latency
+        return
     # The longest column of -128 x -128 fits a partial sum.
     assert c.rows * 128 * 128 < 1 << (c.psum_width - 1) or c.rows * 128 * 128 == 1 << (c.psum_width - 2)
 

@@ -26,20 +26,36 @@ def acc_bytes(cols: int) -> int:
 
 
 @functools.cache
-def verilog(rows: int, cols: int, emission: str) -> str:
-    config = preset("tiny").replace(name="test", rows=rows, cols=cols, acc_bytes=acc_bytes(cols))
+def verilog(rows: int, cols: int, emission: str, latency: int = 0) -> str:
+    kind = {"dtype": "bf16", "pe_latency": latency} if latency else {}
+    config = preset("tiny").replace(name="test", rows=rows, cols=cols, acc_bytes=acc_bytes(cols), **kind)
     return verilog_of(Mxu(config, emission=emission), name="mxu")
 
 
-def run(rows: int, cols: int, emission: str, tests, **env: str) -> None:
+def run(rows: int, cols: int, emission: str, tests, latency: int = 0, **env: str) -> None:
+    """With `latency`, on bf16."""
+    kind = {"DTYPE": "bf16", "PE_LATENCY": str(latency)} if latency else {}
+    name = f"mxu_{rows}x{cols}_{emission}" + f"_l{latency}" * bool(kind)
     run_verilog(
-        verilog(rows, cols, emission), BENCH, name=f"mxu_{rows}x{cols}_{emission}", top="mxu", testcases=tests,
-        env={"ROWS": str(rows), "COLS": str(cols), "ACC_BYTES": str(acc_bytes(cols)), **env})
+        verilog(rows, cols, emission, latency), BENCH, name=name, top="mxu", testcases=tests,
+        env={"ROWS": str(rows), "COLS": str(cols), "ACC_BYTES": str(acc_bytes(cols)), **kind, **env})
 
 
 @pytest.mark.parametrize(("rows", "cols", "emission"), SIZES)
 def test_programs(rows: int, cols: int, emission: str) -> None:
     run(rows, cols, emission, PLAIN)
+
+
+@pytest.mark.parametrize(("rows", "cols", "emission", "latency"), [
+    (8, 8, "loop", 4),
+    pytest.param(5, 12, "structural", 2, marks=pytest.mark.soak),
+    pytest.param(12, 5, "loop", 6, marks=pytest.mark.soak),
+    pytest.param(2, 1, "loop", 1, marks=pytest.mark.soak),
+])
+def test_programs_of_bf16(rows: int, cols: int, emission: str, latency: int) -> None:
+    # extremes_over_the_longest_k is about int8; with few rows short passes are kept apart for the adder's sake.
+    timed = ("extremes_over_the_longest_k", *(["tiles_follow_without_a_bubble"] if rows < latency + 3 else []))
+    run(rows, cols, emission, tuple(test for test in PLAIN if test not in timed), latency)
 
 
 def test_convolutions() -> None:

@@ -49,6 +49,8 @@ def compile(graph: Graph, config: ChipConfig, *, batch: int | None = None, hbm_b
     ProgramTooLong
         When the microcode store is too small.
     """
+    if config.is_float:
+        raise Unsupported(f"the compiler lowers int8 graphs, and chip '{config.name}' multiplies {config.dtype}")
     if batch is not None:
         graph = graph.with_batch(batch)
     lowered = lower_graph(graph, config.acc_region_rows)

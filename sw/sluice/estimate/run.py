@@ -52,6 +52,8 @@ def estimate(
     EstimateError
         For a program that would stop by an error of the sequencer, would not end, or executes too many words.
     """
+    if config.is_float:
+        raise EstimateError(f"the cost model knows int8 chips, and '{config.name}' multiplies {config.dtype}")
     words = program.words if isinstance(program, Program) else list(program)
     engine = Engine(config)
     ld, st, mxu, vpu = TimedLoad(engine), TimedStore(engine), TimedMatrix(engine), TimedVector(engine)

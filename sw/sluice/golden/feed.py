@@ -24,7 +24,7 @@ def feed_rows(
     shape, segments
         Fields of FEED_SHAPE, and of FEED_SEGMENT by index.
     rows
-        Array rows R.
+        Bytes of a row of activations.
 
     Returns
     -------

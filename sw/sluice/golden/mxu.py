@@ -11,6 +11,7 @@ from sluice_hw.isa import Op
 
 from .faults import UndefinedError
 from .feed import feed_rows
+from .numerics_bf16 import column_sum, fp32_add
 from .units import Active, MicroOp, UnitModel
 
 __all__ = ["MatrixUnit", "WeightTile"]
@@ -18,9 +19,10 @@ __all__ = ["MatrixUnit", "WeightTile"]
 
 @dataclass(frozen=True)
 class WeightTile:
-    """Weights in the array: ``k`` rows of ``n`` columns, float32 because BLAS multiplies that fast.
+    """Weights in the array: ``k`` rows of ``n`` columns.
 
-    float32 is exact here: at most 1024 products of magnitude 2^14 sum to 2^24, and it holds every integer to there.
+    int8 as float32, because BLAS multiplies that fast. It is exact here: at most 1024 products of magnitude 2^14 sum to
+    2^24, and float32 holds every integer to there. bf16 as bit patterns of all of the array, zeros included.
     """
 
     values: np.ndarray
@@ -84,7 +86,13 @@ class MatrixUnit(UnitModel):
     def _read_weights(self, active: Active) -> None:
         f = active.uop.fields
         rows = self.machine.vmem.read(active.uop.address["vmem"], (f["k"],), (f["pitch"],), f["n"])
-        active.data["tile"] = WeightTile(rows.view(np.int8).astype(np.float32), f["k"], f["n"])
+        config = self.machine.config
+        if not config.is_float:
+            active.data["tile"] = WeightTile(rows.view(np.int8).astype(np.float32), f["k"], f["n"])
+            return
+        whole = np.zeros((config.rows, config.col_bytes), np.uint8)
+        whole[: f["k"], : f["n"]] = rows
+        active.data["tile"] = WeightTile(whole.view("<u2").astype(np.uint16), f["k"], f["n"] // 2)
 
     # -- PULSE_ARRAY ---------------------------------------------------------------------------------------------
     def fed(self, active: Active) -> None:
@@ -110,7 +118,11 @@ class MatrixUnit(UnitModel):
     def _multiply(self, active: Active) -> None:
         tile, config = active.data["tile"], self.machine.config
         shape, segments = active.data["shape"], active.data["segments"]
-        rows = feed_rows(self.machine.vmem, active.uop.address["vmem"], shape, segments, config.rows)
+        rows = feed_rows(self.machine.vmem, active.uop.address["vmem"], shape, segments, config.row_bytes)
+        if config.is_float:
+            activations = rows.view("<u2").astype(np.uint16)
+            active.data["sums"] = column_sum(activations, tile.values, rows=config.rows).view(np.int32)
+            return
         sums = np.zeros((len(rows), config.cols), dtype=np.int32)
         sums[:, : tile.n] = (rows[:, : tile.k].astype(np.float32) @ tile.values).astype(np.int32)
         active.data["sums"] = sums
@@ -120,7 +132,10 @@ class MatrixUnit(UnitModel):
         walk = (active.uop.address["acc"], (len(sums),), (1,))
         if active.uop.accumulate:
             row = self.machine.acc.read(*walk)
-            row += sums  # int32, wraps
+            if self.machine.config.is_float:  # the memory holds bit patterns
+                row[...] = fp32_add(row.view(np.uint32), sums.view(np.uint32)).view(np.int32)
+            else:
+                row += sums  # int32, wraps
         else:
             self.machine.acc.write(*walk, sums)
         active.data["drained"] = True
