@@ -201,11 +201,13 @@ class DramController(wiring.Component):
         # The next slice is of this direction again: the other's set has time for a refresh.
         free = [self.waiting[v] & ~blocked.bit_select(heads[v].set, 1) for v in (0, 1)]
         sure = Mux(turn, free[1], free[0]) & ~ended & (count != config.turn_max)
+        # Nor is it the next unit's turn while a slice has more of them.
+        soon = more == 0
         m.d.comb += [
             account.waiting.eq(
                 Mux(age < schedule.unit, 1 << busy_set, 0)
-                | Mux(reads.valid & ~(sure & turn), 1 << heads[0].set, 0)
-                | Mux(writes.valid & ~(sure & ~turn), 1 << heads[1].set, 0)
+                | Mux(reads.valid & soon & ~(sure & turn), 1 << heads[0].set, 0)
+                | Mux(writes.valid & soon & ~(sure & ~turn), 1 << heads[1].set, 0)
                 | blocked
             ),
             account.set.eq(engine.refresh_set),
@@ -300,7 +302,9 @@ class DramController(wiring.Component):
         ]
         with m.If(running & in_unit & account.due):
             m.d.comb += engine.refresh.eq(account.free | (forced & ready & (account.owed_set != busy_set)))
-        with m.Elif(running & quiet & account.due & ((idle & account.free) | (forced & ready & stuck))):
+        with m.Elif(
+            running & quiet & account.due & ((idle & account.free) | (account.urgent & stuck & (account.free | ready)))
+        ):
             m.d.comb += engine.refresh.eq(1)
             m.d.sync += hold.eq(schedule.after_refresh - 1)
 
