@@ -172,7 +172,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     # -- matrix unit
     Mutation(
-        "load does not wait for the swap", "mxu.py", "running_load.w_rdy & ~tile_free", "running_load.w_rdy", _MXU
+        "load does not wait for the swap", "mxu.py", "running_load.w_rdy & ~tile_free", "running_load.w_rdy",
+        "system/test_faults.py::test_weights_never_used",
     ),
     Mutation(
         "MACs counted with the tile before",

@@ -139,3 +139,22 @@ def test_setup_refuses_spaces(tmp_path, tools):
     done = _setup(tmp_path / "a project", str(tools))
     assert done.returncode == 1
     assert "has spaces" in done.stderr
+
+
+def test_every_cocotb_test_runs():
+    """Where a test file names the tests of a bench that it runs, it names all of them."""
+    benches = {path.relative_to(ROOT).with_suffix("").as_posix().replace("/", "."): path
+               for path in (ROOT / "verif").rglob("bench_*.py")}  # fmt: skip
+    missing, used = [], set()
+    for path in (ROOT / "verif").rglob("test_*.py"):
+        text = path.read_text()
+        for module, bench in benches.items():
+            if not re.search(rf"{re.escape(module)}\b", text):
+                continue
+            used.add(module)
+            tests = re.findall(r"@cocotb\.test\b[^\n]*(?:\n@[^\n]*)*\nasync def (\w+)", bench.read_text())
+            calls = re.findall(r"run\w*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)", text)
+            if all("testcase" in call for call in calls if module in call):
+                missing += [f"{path.name}: {test} of {bench.name}" for test in tests if test not in text]
+    assert not missing
+    assert used == benches.keys(), f"no test runs {benches.keys() - used}"

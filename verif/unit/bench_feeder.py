@@ -216,6 +216,19 @@ async def each_byte_is_read_once(dut) -> None:
 
 
 @cocotb.test()
+async def an_op_reads_anew(dut) -> None:
+    """Bytes that have changed since the op before, also where its last window is the first of this one."""
+    bench = await begin(dut, "anew")
+    rows, rng = CONFIG.rows, seeded("anew")
+    await bench.setup(shape_op(2, s0=1))
+    await bench.setup(segment_op(0, 0, rows - 1))
+    for _ in range(5):
+        bench.vmem[64 : 64 + 2 * rows] = np.frombuffer(rng.randbytes(2 * rows), np.uint8)
+        await bench.pulse(64, 0)
+        await bench.done()
+
+
+@cocotb.test()
 async def counts_rows(dut) -> None:
     bench = await begin(dut, "rows")
     most = 2 * CONFIG.acc_rows
