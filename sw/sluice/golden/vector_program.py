@@ -23,7 +23,10 @@ from sluice.golden.numerics_bf16 import matmul_bf16
 from sluice.golden.numerics_float import fp32_bits
 from sluice.golden.vector_ops import AluOp, Reduction, alu, as_bits, reduce_rows
 
-__all__ = ["Alu", "Column", "Mask", "Matmul", "Operand", "Part", "Pass", "Reduce", "Row", "Step", "run"]
+__all__ = [
+    "Alu", "Column", "Mask", "Matmul", "Operand", "Part", "Pass", "Reduce", "Resolved", "Row", "Step", "resolve",
+    "run", "store",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -139,23 +142,62 @@ def run(program: Sequence[Step], memory: MutableMapping[str, np.ndarray], *, lan
             raise ValueError(f"step {number}, {step}: {error}") from None
 
 
-def _pass(step: Pass, memory: MutableMapping[str, np.ndarray], lanes: int) -> None:
+@dataclass(frozen=True)
+class Resolved:
+    """What a pass takes from memory: uint32 patterns (rows, cols), operands of stages that it has; lanes that count."""
+
+    source: np.ndarray
+    first: tuple[np.ndarray, np.ndarray] | None
+    second: tuple[np.ndarray, np.ndarray] | None
+    keep: np.ndarray | None
+
+
+def resolve(step: Pass, memory: MutableMapping[str, np.ndarray]) -> Resolved:
+    """Find a pass's operands.
+
+    Raises
+    ------
+    ValueError
+        As :func:`run`.
+    """
     source = _tensor(memory, step.src)
-    one_row = source.ndim == 1
-    value = source.reshape(1, -1) if one_row else source
-    for alu_op, function in ((step.first, step.function), (step.second, None)):
-        if alu_op is not None:
-            b, c = (_operand(memory, x, value.shape) for x in (alu_op.b, alu_op.c))
-            value = alu(alu_op.op, value, b, c)
-        if function is not None:
-            value = fp32_bits(apply(function, value))
-    keep = None if step.mask is None else step.mask.lanes(*value.shape)
+    source = source.reshape(1, -1) if source.ndim == 1 else source
+
+    def operands(stage: Alu | None) -> tuple[np.ndarray, np.ndarray] | None:
+        if stage is None:
+            return None
+        b, c = (np.broadcast_to(_operand(memory, x, source.shape), source.shape) for x in (stage.b, stage.c))
+        return b, c
+
+    keep = None if step.mask is None else step.mask.lanes(*source.shape)
+    return Resolved(source, operands(step.first), operands(step.second), keep)
+
+
+def _pass(step: Pass, memory: MutableMapping[str, np.ndarray], lanes: int) -> None:
+    operands = resolve(step, memory)
+    value, keep = operands.source, operands.keep
+    if step.first is not None:
+        value = alu(step.first.op, value, *operands.first)
+    if step.function is not None:
+        value = fp32_bits(apply(step.function, value))
+    if step.second is not None:
+        value = alu(step.second.op, value, *operands.second)
     if step.reduce is not None:
         memory[step.reduce.dst] = reduce_rows(step.reduce.op, value, lanes=lanes, mask=keep)
     if step.dst is not None:
         value = alu(AluOp.TO_BF16, value) if step.bf16 else value
-        value = value if keep is None else np.where(keep, value, np.uint32(0))
-        _store(memory, step.dst, value[0] if one_row else value)
+        store(memory, step, value if keep is None else np.where(keep, value, np.uint32(0)))
+
+
+def store(memory: MutableMapping[str, np.ndarray], step: Pass, rows: np.ndarray) -> None:
+    """Put the rows that a pass gives where its ``dst`` is."""
+    value = rows[0] if _tensor(memory, step.src).ndim == 1 else rows
+    if isinstance(step.dst, str):
+        memory[step.dst] = value
+        return
+    whole = _tensor(memory, step.dst.of).copy()
+    _tensor({"whole": whole}, Part("whole", step.dst.start, step.dst.stop))[...] = value
+    memory[step.dst.of] = whole
 
 
 def _tensor(memory: MutableMapping[str, np.ndarray], of: str | Row | Part) -> np.ndarray:
@@ -182,15 +224,6 @@ def _operand(memory: MutableMapping[str, np.ndarray], x: Operand, shape: tuple[i
     if value.shape != wanted:
         raise ValueError(f"operand {x!r} must have shape {wanted}, not {value.shape}")
     return value[:, None] if isinstance(x, Column) else value
-
-
-def _store(memory: MutableMapping[str, np.ndarray], dst: str | Part, value: np.ndarray) -> None:
-    if isinstance(dst, str):
-        memory[dst] = value
-        return
-    whole = _tensor(memory, dst.of).copy()
-    _tensor({"whole": whole}, Part("whole", dst.start, dst.stop))[...] = value
-    memory[dst.of] = whole
 
 
 def _bf16(bits: np.ndarray) -> np.ndarray:

@@ -59,6 +59,7 @@ def test_operation_long(lanes, op, seed):
     check(lanes, op, operands(np.random.default_rng([seed, op, 1]), 250_000))
 
 
+@pytest.mark.soak
 def test_structural_form(seed):
     with LaneRow(AluLane(), name="alu_lanes", cols=2, emission="structural", opt="-O0") as lanes:
         for op in AluOp:

@@ -53,6 +53,7 @@ def test_one_result_a_cycle(lanes):
     assert lanes.cycles - before == 1000 + FunctionLane.LATENCY - 1
 
 
+@pytest.mark.soak
 def test_structural_form(seed):
     with LaneRow(FunctionLane(), name="function_lanes", cols=2, emission="structural", opt="-O0") as lanes:
         for function in Function:
