@@ -75,6 +75,17 @@ def test_refuses_by_name_and_value(field: str, value: object) -> None:
     assert str(error.value).startswith(field) and repr(value) in str(error.value), error.value
 
 
+def test_bf16() -> None:
+    c = ChipConfig(dtype="bf16", rows=5, cols=12, pe_latency=3, acc_bytes=96 * 20)
+    assert (c.row_bytes, c.col_bytes, c.word_bytes, c.acc_rows) == (10, 24, 32, 40)
+    with pytest.raises(ValueError, match="rows must be 2 to 512, not 513"):
+        ChipConfig(dtype="bf16", rows=513)
+    with pytest.raises(ValueError, match="pe_latency must be 1 to 6, not 7"):
+        ChipConfig(dtype="bf16", pe_latency=7)
+    with pytest.raises(ValueError, match="dtype must be 'int8' or 'bf16', not 'int8.bf16'"):
+        ChipConfig(dtype="int8+bf16")
+
+
 @pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(ChipConfig)])
 def test_refuses_other_types(field: str) -> None:
     for value in (None, 1.5, True, [8]):
