@@ -85,8 +85,10 @@ class Operands:
         return out
 
     def counts(self, number: int, most: int) -> list[int]:
-        """``number`` counts with a product of ``most`` at most."""
+        """``number`` counts with a product of ``most`` at most; all of them 1 more often than chance would have it."""
         out = [1] * number
+        if self.rng.random() < 0.08:
+            return out
         for at in self.rng.sample(range(number), number):
             if self.rng.random() < 0.75:
                 out[at] = self.rng.randint(1, max(1, most // math.prod(out)))
@@ -126,7 +128,7 @@ class Operands:
         count = rng.randint(1, min(area.size, 4))
         row_bytes = rng.choice([rng.randint(1, 40), rng.randint(1, window.size)])
         row_bytes = min(row_bytes, count * size, window.size)
-        rows = rng.randint(1, max(1, min(count * size // row_bytes, 40)))
+        rows = 1 if rng.random() < 0.1 else rng.randint(1, max(1, min(count * size // row_bytes, 40)))
         (pitch,), low, high = self.steps([rows], row_bytes, window.size)
         unit = Unit.LD if op is Op.HBM_READ_SLICE else Unit.ST
         pad = rng.randrange(256)

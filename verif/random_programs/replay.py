@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from sluice.asm import assemble, disassemble
+from sluice.runtime import RunReport
 from sluice_hw.config import ChipConfig
 
 from .arena import Arena, Window
@@ -96,7 +97,7 @@ def explain(
 
 def run_seeds(
     bench: Bench, seeds: Iterable[int], folder: Path, *, tries: int = 400, say: Callable[[str], None] = print,
-    each: Callable[[Case], None] = lambda case: None,
+    each: Callable[[Case, RunReport], None] = lambda case, report: None,
 ) -> list[str]:  # fmt: skip
     """Run the cases of seeds; returns a text for each that failed."""
     out: list[str] = []
@@ -104,8 +105,7 @@ def run_seeds(
     for seed in seeds:
         case = make_case(bench.config, seed)
         try:
-            bench.run(case)
-            each(case)
+            each(case, bench.run(case))
         except Mismatch as error:
             out.append(explain(bench, case, error, folder, tries=tries, say=say, before=before))
             say(out[-1])

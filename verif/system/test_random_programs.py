@@ -14,6 +14,7 @@ import pytest
 from sluice.asm import Program
 from verif.harness import report_dir
 from verif.random_programs.compare import Bench, open_bench
+from verif.random_programs.crosses import Crosses
 from verif.random_programs.illegal import BREAKS, break_case, illegal_words
 from verif.random_programs.legal import make_case
 from verif.random_programs.replay import from_text, run_seeds
@@ -36,7 +37,9 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
 
 
 def check(bench: Bench, first: int, number: int) -> None:
-    failed = run_seeds(bench, range(first, first + number), report_dir("random_programs"))
+    crosses, folder = Crosses(), report_dir("random_programs")
+    failed = run_seeds(bench, range(first, first + number), folder, each=crosses.add)
+    crosses.write(folder / "functional.json")
     assert not failed, "\n\n".join(failed)
 
 

@@ -106,11 +106,11 @@ def test_a_planted_fault_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(MatrixUnit, "_accumulate", faulty)
     bench = open_bench(RANDOM_CONFIGS["odd"], "golden")
-    (text,) = run_seeds(bench, [101], tmp_path, tries=40)
-    assert "python -m verif.random_programs --config odd --seed 101 --shrink" in text
-    whole, small = (tmp_path / name for name in ("odd-101.s", "odd-101.small.s"))
+    (text,) = run_seeds(bench, [122], tmp_path, tries=40)
+    assert "python -m verif.random_programs --config odd --seed 122 --shrink" in text
+    whole, small = (tmp_path / name for name in ("odd-122.s", "odd-122.small.s"))
     assert len(small.read_text().splitlines()) < len(whole.read_text().splitlines()) * 0.8
-    assert "pulse_array" in small.read_text() and (tmp_path / "odd-101.log").read_text() == text + "\n"
+    assert "pulse_array" in small.read_text() and (tmp_path / "odd-122.log").read_text() == text + "\n"
 
 
 def test_broken_programs_cover_the_tables() -> None:
