@@ -27,7 +27,7 @@ ROWS = (
     ("hbm2-2gb", 4096), ("hbm2-4gb", 4096), ("hbm2-8gb", 4096), ("hbm2-4gb", 16384), ("hbm2-4gb", 65536),
     ("hbm3-4gb", 8192),
 )  # fmt: skip
-CYCLES, WARM = 195_000, 39_000
+CYCLES, WARM = 156_000, 19_500
 #: What others reach, as fractions of the pins' bandwidth.
 TO_BEAT = (
     "to beat: Alveo U280, measured, sequential reads 0.924; an FR-FCFS model of HBM2, streams 0.945 / 0.874, "

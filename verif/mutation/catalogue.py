@@ -47,6 +47,11 @@ _ADDRGEN = "unit/test_addrgen.py::test_addrgen"
 _LOAD = "unit/dma/test_load.py::test_dma_load[narrow_beat]"
 _STORE = "unit/dma/test_store.py::test_dma_store[narrow_beat]"
 _SRAM = "unit/hbm/test_sram.py::test_slice_memory[odd]"
+_DRAM = "unit/hbm/test_dram_controller.py::test_random_trains[per-bank]"
+_DRAM_RESET = "unit/hbm/test_dram_controller.py::test_a_reset_in_the_middle_of_trains"
+_DRAM_ONE_SET = "unit/hbm/test_dram_controller.py::test_one_set_of_banks_is_refreshed_in_time[False]"
+_DRAM_WINDOW = "unit/hbm/test_dram_controller.py::test_trains_outside_their_window_are_refused"
+_DRAM_SILENT = "unit/hbm/test_dram_controller.py::test_channels_that_bring_nothing"
 _ARBITER = "unit/hbm/test_arbiter.py::test_slice_arbiter[odd-3]"
 _HOST = "unit/test_host.py::test_host[narrow]"
 _FIXED = "unit/arith/test_fixed.py::test_requant_fixed"
@@ -172,7 +177,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     # -- matrix unit
     Mutation(
-        "load does not wait for the swap", "mxu.py", "running_load.w_rdy & ~tile_free", "running_load.w_rdy",
+        "load does not wait for the swap",
+        "mxu.py",
+        "running_load.w_rdy & ~tile_free",
+        "running_load.w_rdy",
         "system/test_faults.py::test_weights_never_used",
     ),
     Mutation(
@@ -306,6 +314,32 @@ MUTATIONS: tuple[Mutation, ...] = (
         "with m.If(value > limit):",
         "with m.If(value > limit + 2):",
         _FIXED,
+    ),
+    # -- DRAM
+    Mutation(
+        "slice granted while its banks are refreshed",
+        "hbm/controller.py",
+        " & ~blocked.bit_select(head.set, 1)",
+        "",
+        _DRAM,
+    ),
+    Mutation(
+        "direction turned without a gap", "hbm/controller.py", "Array(follows)[pick]", "(age >= schedule.unit)", _DRAM
+    ),
+    Mutation("read granted without room", "hbm/trains.py", "self.room.eq(free >= beats)", "self.room.eq(1)", _DRAM),
+    Mutation("slices share half a row", "hbm/dram.py", "Mux(unit.part[0], config", "Mux(0, config", _DRAM),
+    Mutation("set refreshed twice in a round", "hbm/refresh.py", "with m.If(after.all()):", "with m.If(1):", _DRAM),
+    Mutation("train one too long is served", "hbm/trains.py", "(end > self.hi)", "(end > self.hi + 1)", _DRAM_WINDOW),
+    Mutation("banks left open by a reset", "hbm/controller.py", "engine.special.eq(RowOp.PREA)", "[]", _DRAM_RESET),
+    Mutation(
+        "refresh never forced",
+        "hbm/controller.py",
+        "forced.eq(account.urgent & ~account.free)",
+        "forced.eq(0)",
+        _DRAM_ONE_SET,
+    ),
+    Mutation(
+        "missing beat believed", "hbm/controller.py", "answers.error.eq(silent)", "answers.error.eq(0)", _DRAM_SILENT
     ),
     Mutation("AWAY as HALF_UP", "arith/fixed.py", "(self.rounding == Rounding.AWAY) & (self.acc < 0)", "0", _FIXED),
     Mutation(

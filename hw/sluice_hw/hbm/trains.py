@@ -274,10 +274,13 @@ class WriteBeats(wiring.Component):
 
         # A train is answered when as many slices are written.
         written, reported = Signal(20), Signal()
+        offered, offered_error = Signal(), Signal(reset_less=True)
+        m.d.sync += [offered.eq(self.out.valid & ~self.out.ready), offered_error.eq(self.out.payload.error)]
         complete = answer.refused | (written >= answer.count)
         m.d.comb += [
             self.out.valid.eq(answers.r_rdy & complete),
-            self.out.payload.error.eq(answer.refused | self.failed),
+            # An answer that waits stays what it is.
+            self.out.payload.error.eq(answer.refused | Mux(offered, offered_error, self.failed)),
             reported.eq(self.out.valid & self.out.ready),
             answers.r_en.eq(reported),
             self.busy.eq(answers.r_rdy),
