@@ -8,11 +8,11 @@ CONFIGS: dict[str, ChipConfig] = {
                        hbm_bytes=1 << 20),
 }
 
-#: Chips of random programs: also one of which nothing is a power of two that need not be.
+#: Chips of random programs: also one of which nothing is a power of two that need not be, with ECC.
 RANDOM_CONFIGS: dict[str, ChipConfig] = {
     **CONFIGS,
     "odd": ChipConfig(name="odd", rows=6, cols=5, hbm_bytes_per_cycle=16, hbm_bytes=128 * 1500, slice_bytes=128,
                       vmem_bytes=10 * 8 * 103, vmem_banks=10, acc_bytes=2 * 4 * 5 * 75, feed_ports=3,
                       microcode_words=700, ld_queue=2, st_queue=3, mxu_queue=5, vpu_queue=2, token_max=40,
-                      event_ring=16),
+                      event_ring=16, ecc="sideband"),
 }

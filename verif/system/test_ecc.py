@@ -12,14 +12,11 @@ from sluice.compiler import matmul_graph
 from sluice.errors import ChipError, DeviceTimeout, UsageError
 from sluice.runtime import CompiledModel, Device
 from sluice.runtime.chip_model import build_library
-from sluice_hw.config import ChipConfig
 from sluice_hw.isa import Error
+from verif.system.configs import RANDOM_CONFIGS
 
-#: As small as a chip can be, so that its model builds soon.
-CONFIG = ChipConfig(
-    name="ecc", rows=4, cols=4, vmem_banks=8, vmem_bytes=1 << 13, acc_bytes=1 << 10, hbm_bytes=1 << 16,
-    microcode_words=512, feed_ports=1, event_ring=4, ecc="sideband",
-)  # fmt: skip
+#: The chip of random programs, too.
+CONFIG = RANDOM_CONFIGS["odd"]
 M, K, N = 40, 24, 20
 
 
@@ -66,7 +63,7 @@ def test_single_errors_change_no_result(model: CompiledModel, chip: Device, seed
     # The scrubber rewrites them; the next run meets none.
     chip.scrub(20)
     run(model, seed)
-    chip.transport.advance(20 * 200 * CONFIG.hbm_slices // 16)
+    chip.transport.advance(100 * CONFIG.hbm_slices)
     chip.scrub(0)
     status = chip.ecc_status(clear=True)
     assert status.repaired == 1 and status.scrubbed >= CONFIG.hbm_slices and status.detected == 0
@@ -95,7 +92,7 @@ def test_double_error_ends_the_program(model: CompiledModel, chip: Device, seed:
 
 
 def test_what_cannot_be_injected(chip: Device) -> None:
-    with pytest.raises(UsageError, match="must be a multiple of 8 below 65536, not 12"):
+    with pytest.raises(UsageError, match="must be a multiple of 8 below 192000, not 12"):
         chip.inject_error(12, [0])
     with pytest.raises(UsageError, match="0 to 63, or to 71 for check bits, not 72"):
         chip.inject_error(0, [72])
@@ -104,5 +101,5 @@ def test_what_cannot_be_injected(chip: Device) -> None:
     with pytest.raises(DeviceTimeout, match="no room for another wrong word"):
         chip.inject_error(40 * CONFIG.slice_bytes + 8 * 4, [1])
     with Device(CONFIG.replace(ecc="off"), "golden") as device:
-        with pytest.raises(UsageError, match="chip 'ecc' has no ECC; its config field ecc is 'off'"):
+        with pytest.raises(UsageError, match="chip 'odd' has no ECC; its config field ecc is 'off'"):
             device.inject_error(0, [0])

@@ -112,6 +112,8 @@ class Timing:
         self.config = config
         #: From a load's start to its first line's write into VMEM.
         self.load_fill = self.REQUEST + config.hbm_read_latency + self.BEAT_TO_VMEM
+        if config.ecc != "off":
+            self.ANSWER += 1  # the encoder
         #: Trains that a load engine has started and not begun to write.
         self.trains = trains_in_flight(config)
         #: From a row's issue to the cycle its sums leave the array.
