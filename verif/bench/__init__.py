@@ -26,7 +26,7 @@ BENCHES = {
     "hbm": "the slice controller on DRAM: bandwidth by pattern, latency, waits",
     "generate": "Verilog of the presets: time and bytes, both forms",
     "torus": "8x8 routers and their links: saturation, fairness, latency, goodput",
-    "vector": "worst errors of the functions of the vector lanes",
+    "vector": "worst errors of the vector lanes' functions, and the lanes' speed in simulation",
 }
 
 
