@@ -102,7 +102,9 @@ def test_without_a_platform():
     lambda: SystolicArray(rows=5, cols=3),
     lambda: SystolicArray(rows=5, cols=3, emission="loop"),
     lambda: SystolicArray(rows=1, cols=1, emission="loop"),
-], ids=["ram_1rw", "ram_1r1w", "pe", "structural", "loop", "loop_1x1"])
+    lambda: SystolicArray(rows=3, cols=2, latency=4, dtype="bf16"),
+    lambda: SystolicArray(rows=3, cols=2, latency=2, dtype="int8+bf16", emission="loop"),
+], ids=["ram_1rw", "ram_1r1w", "pe", "structural", "loop", "loop_1x1", "bf16", "both_loop"])
 def test_lint(make, tmp_path):
     """Verilator's whole lint, with the named waivers only."""
     (tmp_path / "top.v").write_text(to_verilog(make(), name="top"))
