@@ -198,18 +198,22 @@ class DramController(wiring.Component):
         with m.If(self.granted):
             m.d.sync += busy_set.eq(unit.set)
         any_waits = reads.valid | writes.valid
-        # The next slice is of this direction again: the other's set has time for a refresh.
-        free = [self.waiting[v] & ~blocked.bit_select(heads[v].set, 1) for v in (0, 1)]
-        sure = Mux(turn, free[1], free[0]) & ~ended & (count != config.turn_max)
-        # Nor is it the next unit's turn while a slice has more of them.
-        soon = more == 0
+        # Sets that a refresh would keep slices waiting for. Not those of the other direction where the next slice is
+        # surely of this one, nor any while a slice has more units to come: there is time. But no slice is kept waiting in
+        # this way twice.
+        clear = [self.waiting[v] & ~blocked.bit_select(heads[v].set, 1) for v in (0, 1)]
+        sure = Mux(turn, clear[1], clear[0]) & ~ended & (count != config.turn_max)
+        wanted = []
+        for v, queue in enumerate((reads, writes)):
+            spared = Signal(name=f"spared{v}")
+            with m.If(queue.take):
+                m.d.sync += spared.eq(0)
+            with m.Elif(engine.refresh & (engine.refresh_set == heads[v].set) & queue.valid):
+                m.d.sync += spared.eq(1)
+            far = (more != 0) | (sure & (turn != v))
+            wanted.append(Mux(queue.valid & (spared | ~far), 1 << heads[v].set, 0))
         m.d.comb += [
-            account.waiting.eq(
-                Mux(age < schedule.unit, 1 << busy_set, 0)
-                | Mux(reads.valid & soon & ~(sure & turn), 1 << heads[0].set, 0)
-                | Mux(writes.valid & soon & ~(sure & ~turn), 1 << heads[1].set, 0)
-                | blocked
-            ),
+            account.waiting.eq(Mux(age < schedule.unit, 1 << busy_set, 0) | wanted[0] | wanted[1] | blocked),
             account.set.eq(engine.refresh_set),
         ]
         if config.refresh == "per-bank":

@@ -151,13 +151,15 @@ class DramConfig:
         s, t = self.schedule, self.timing
         slice_clocks = self.units * s.unit
         turn = max(rule.index(True) for rule in s.follow.values()) - s.unit
-        # One slice under way, the other direction's turn, and a direction to turn before and after it.
-        others = (1 + self.turn_max) * slice_clocks + 2 * turn
+        # One slice under way, the other direction's turn, and a direction to turn before it, within it and after it:
+        # its slices may each come a little later than the one before ends, too early for a turn.
+        others = (1 + self.turn_max) * (slice_clocks + turn) + turn
         # Where a stall ends among the last unit's row commands.
         row_bus = s.span + 1 - s.unit - turn
         if self.refresh == "per-bank":
-            # The refresh of the slice's own banks, and the slice that the other direction begins while it lasts.
-            return others + row_bus + s.refresh_in_unit + s.own_after_refresh + slice_clocks + turn
+            # Refreshes of the slice's own banks, and the slice that the other direction begins during the last one.
+            pause = row_bus + s.refresh_in_unit + s.own_after_refresh
+            return others + pause * (2 + others // (t.refi - pause)) + slice_clocks + turn
         pause = s.refresh_all + 1 - s.unit + self.refresh_group * t.rfc
         return others + row_bus + pause * -(-others // (self.refresh_group * t.refi - pause))
 

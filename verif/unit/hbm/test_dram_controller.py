@@ -91,6 +91,13 @@ def test_two_clocks(name):
         assert bench.counts().utilisation == pytest.approx(
             min(1, config.clock_ratio[1] / config.clock_ratio[0]), abs=0.01
         )
+        # A reset of both sides empties the crossing.
+        bench.reset(20)
+        bench.write(0, 30)
+        bench.drain()
+        bench.read(0, 30)
+        bench.drain()
+        settle(bench)
 
 
 @pytest.mark.soak
