@@ -199,8 +199,8 @@ class DramController(wiring.Component):
             m.d.sync += busy_set.eq(unit.set)
         any_waits = reads.valid | writes.valid
         # Sets that a refresh would keep slices waiting for. Not those of the other direction where the next slice is
-        # surely of this one, nor any while a slice has more units to come: there is time. But no slice is kept waiting in
-        # this way twice.
+        # surely of this one, nor any while a slice has more units to come: there is time. But no slice is kept waiting
+        # in this way twice.
         clear = [self.waiting[v] & ~blocked.bit_select(heads[v].set, 1) for v in (0, 1)]
         sure = Mux(turn, clear[1], clear[0]) & ~ended & (count != config.turn_max)
         wanted = []
