@@ -64,15 +64,13 @@ class Counts(ctypes.Structure):
         return list(self.port_latencies[: self.port_latency_count])
 
 
-def build(
-    config: DramConfig, *, ecc: bool = False, lo: int = 0, hi: int | None = None, opt: str = "-O1", mutate=None
-) -> Path:
+def build(config: DramConfig, *, ecc: bool = False, opt: str = "-O1", mutate=None) -> Path:
     """Compile the controller and the driver, or take them from the cache.
 
     Parameters
     ----------
-    lo, hi
-        Bounds window that the driver holds at the controller's pins.
+    ecc
+        As for :class:`~sluice_hw.hbm.dram_memory.DramMemory`.
     mutate
         Function from Verilog text to Verilog text, to plant a fault.
     """
@@ -87,7 +85,6 @@ def build(
         "TABLE": TABLES.index(config.timing.name), "PHY": config.phy_clocks,
         "BANK_BITS": 2 + (config.sets - 1).bit_length(),
         "MEMORY_CLOCKS": config.clock_ratio[0], "CORE_CLOCKS": config.clock_ratio[1],
-        "LO": f"{lo}u", "HI": f"{chip.hbm_slices if hi is None else hi}u",
     }  # fmt: skip
     head = "".join(f"#define {key} {value}\n" for key, value in constants.items())
     folder = Path(__file__).parent
@@ -112,7 +109,9 @@ def _load(library: Path) -> ctypes.CDLL:
         "bench_reset": ([p, u], None), "bench_silence": ([p, i], None), "bench_expect_errors": ([p, i], None),
         "bench_clear": ([p], None), "bench_counts": ([p, p], None), "bench_wrong": ([p], ctypes.c_char_p),
         "bench_checker": ([p], p), "bench_memory": ([p, p], p), "bench_flip": ([p, u, u, i], None),
-        "bench_scrub": ([p, ctypes.c_uint32], None), "bench_fault": ([p], i), "bench_state": ([p], i),
+        "bench_scrub": ([p, ctypes.c_uint32], None),
+        "bench_window": ([p, ctypes.c_uint32, ctypes.c_uint32], None),
+        "bench_fault": ([p], i), "bench_state": ([p], i),
     }  # fmt: skip
     for name, (arguments, result) in signatures.items():
         getattr(lib, name).argtypes, getattr(lib, name).restype = arguments, result
@@ -216,6 +215,10 @@ class DramBench:
 
     def expect_errors(self, on: bool = True) -> None:
         self._lib.bench_expect_errors(self._handle, on)
+
+    def window(self, lo: int, hi: int) -> None:
+        """Slices that trains may touch, lo to hi - 1."""
+        self._lib.bench_window(self._handle, lo, hi)
 
     def scrub(self, period: int) -> None:
         """Clocks between scrubs, 0 for none."""

@@ -90,8 +90,8 @@ struct Bench {
         t.rst = reset;
         bool sink = false;
         if (at_core) sink = offer_port(reset);
-        t.lo = LO;
-        t.hi = HI;
+        t.lo = lo;
+        t.hi = hi;
         t.period = period;
         t.clear = 0;
         if (at_memory) t.dram___05Fread_valid = device.read_pins(&t.dram___05Fread_data[0], checks_in());
@@ -272,7 +272,7 @@ struct Bench {
     }
     std::deque<std::pair<uint32_t, uint32_t>> pending;
     bool expect_errors = false;
-    uint32_t period = 0;
+    uint32_t period = 0, lo = 0, hi = SLICES;
 };
 
 void export_set(const std::set<uint64_t>& from, uint64_t* to, uint64_t& count) {
@@ -299,7 +299,7 @@ void bench_pauses(Bench* b, int request, int sink, int source) {
     b->pause_request = request, b->pause_sink = sink, b->pause_source = source, b->sink_always = sink == 0;
 }
 void bench_train(Bench* b, int write, uint32_t slice, uint32_t count) {
-    bool refused = count == 0 || slice < LO || uint64_t(slice) + count > HI || uint64_t(slice) + count > SLICES;
+    bool refused = count == 0 || slice < b->lo || uint64_t(slice) + count > b->hi || uint64_t(slice) + count > SLICES;
     b->offer[write].push_back({slice, count, refused});
 }
 // Runs `cycles`, or until nothing is open; gives up when nothing moves for `patience`.
@@ -347,6 +347,7 @@ void bench_flip(Bench* b, uint64_t word, uint64_t data, int check) {
     e.data ^= data, e.check ^= uint8_t(check);
 }
 void bench_scrub(Bench* b, uint32_t period) { b->period = period; }
+void bench_window(Bench* b, uint32_t lo, uint32_t hi) { b->lo = lo, b->hi = hi; }
 int bench_fault(Bench* b) { return b->top->fault; }
 int bench_state(Bench* b) { return b->top->state; }
 

@@ -192,8 +192,8 @@ def test_where_slices_lie():
 
 
 def test_trains_outside_their_window_are_refused():
-    config = PLAIN
-    with DramBench(config, build(config, lo=100, hi=200)) as bench:
+    with DramBench(PLAIN, build(PLAIN)) as bench:
+        bench.window(100, 200)
         before = bench.memory()[:, :64].copy()
         for ask in (bench.read, bench.write):
             for start, count in ((99, 1), (200, 1), (199, 2), (0, 300), (150, 0), (1 << 31, 1), (0xFFFFFFFF, 2)):
