@@ -1,5 +1,5 @@
 """The operations of a transformer as programs of the vector unit: softmax, LayerNorm, RMSNorm, GELU, rotary embedding,
-attention.
+attention, and an encoder layer of them.
 
 Each function gives the list of passes (see :mod:`.vector_program`); names of intermediate tensors begin with the
 result's. ``docs/vector.md`` states how far they are from float64.
@@ -15,10 +15,16 @@ from sluice.golden.functions import Function
 from sluice.golden.vector_ops import AluOp, Reduction
 from sluice.golden.vector_program import Alu, Column, Mask, Matmul, Part, Pass, Reduce, Row, Step
 
-__all__ = ["attention", "gelu", "layer_norm", "rms_norm", "rotary", "softmax"]
+__all__ = ["ENCODER_WEIGHTS", "attention", "encoder_layer", "gelu", "layer_norm", "rms_norm", "rotary", "softmax"]
 
 _LOWEST = -float(np.finfo(np.float32).max)
 _TINY = 2.0**-126
+
+#: Tensors of an encoder layer, by name behind its prefix: matrices (out, in) in bf16, vectors in fp32.
+ENCODER_WEIGHTS = (
+    "query", "query.bias", "key", "key.bias", "value", "value.bias", "mix", "mix.bias", "mix.gamma", "mix.beta",
+    "up", "up.bias", "down", "down.bias", "down.gamma", "down.beta",
+)  # fmt: skip
 
 
 def softmax(src: str, dst: str, *, scale: float = 1.0, mask: Mask | None = None, bf16: bool = False) -> list[Step]:
@@ -96,7 +102,8 @@ def rotary(src: str, dst: str, *, size: int, cos: str, sin: str, bf16: bool = Fa
     ]
 
 
-def attention(q: str, k: str, v: str, dst: str, *, size: int, causal: bool = False, past: int = 0) -> list[Step]:
+def attention(q: str | Part, k: str | Part, v: str | Part, dst: str, *, size: int, causal: bool = False, past: int = 0
+              ) -> list[Step]:  # fmt: skip
     """softmax(q k^T / sqrt(size)) v of one head: bf16 operands (queries, size), (keys, size), (keys, values).
 
     Parameters
@@ -113,3 +120,54 @@ def attention(q: str, k: str, v: str, dst: str, *, size: int, causal: bool = Fal
         *softmax(scores, weights, scale=1.0 / math.sqrt(size), mask=mask, bf16=True),
         Matmul(dst, weights, v),
     ]
+
+
+def encoder_layer(src: str, dst: str, *, weights: str, hidden: int, heads: int, eps: float = 1e-12,
+                  causal: bool = False) -> list[Step]:  # fmt: skip
+    """One layer of BERT's shape: attention of all heads, residual and LayerNorm, two matrices with GELU between, the same.
+
+    Parameters
+    ----------
+    src
+        (sequence, hidden), bf16.
+    dst
+        The result, (sequence, hidden), bf16. A tensor ``dst.context`` of that shape must be there.
+    weights
+        Prefix of the tensors' names in :data:`ENCODER_WEIGHTS`.
+
+    Raises
+    ------
+    ValueError
+        If the heads do not divide ``hidden``.
+    """
+    if hidden % heads:
+        raise ValueError(f"heads must divide hidden: {heads} does not divide {hidden}")
+    size = hidden // heads
+    context, middle, normed = f"{dst}.context", f"{dst}.middle", f"{dst}.normed"
+
+    def linear(a: str, name: str, out: str) -> Matmul:
+        return Matmul(out, a, f"{weights}{name}", transposed=True)
+
+    def closing(a: str, name: str, residual: str, out: str) -> list[Step]:
+        total = f"{out}.total"
+        bias = Row(f"{weights}{name}.bias")
+        return [
+            linear(a, name, total),
+            Pass(total, first=Alu(AluOp.ADD, bias), second=Alu(AluOp.ADD, residual), dst=total),
+            *layer_norm(total, out, size=hidden, gamma=f"{weights}{name}.gamma", beta=f"{weights}{name}.beta", eps=eps,
+                        bf16=True),
+        ]  # fmt: skip
+
+    program: list[Step] = []
+    for name in ("query", "key", "value"):
+        out = f"{dst}.{name}"
+        bias = Alu(AluOp.ADD, Row(f"{weights}{name}.bias"))
+        program += [linear(src, name, out), Pass(out, first=bias, dst=out, bf16=True)]
+    for head in range(heads):
+        part, out = (head * size, (head + 1) * size), f"{dst}.head{head}"
+        q, k, v = (Part(f"{dst}.{name}", *part) for name in ("query", "key", "value"))
+        program += attention(q, k, v, out, size=size, causal=causal)
+        program.append(Pass(out, dst=Part(context, *part), bf16=True))
+    program += closing(context, "mix", src, normed)
+    program += [linear(normed, "up", middle), *gelu(middle, middle, bias=f"{weights}up.bias", bf16=True)]
+    return program + closing(middle, "down", normed, dst)

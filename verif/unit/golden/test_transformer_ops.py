@@ -218,6 +218,67 @@ def test_a_query_that_sees_nothing_gives_zeros():
     assert value(memory, "y").tolist() == [[0] * 4, [0] * 4, [1] * 4]
 
 
+def layer64(x: np.ndarray, w: dict, heads: int, eps: float) -> np.ndarray:
+    """An encoder layer in float64, from the same weights."""
+    hidden = x.shape[1]
+
+    def norm(y: np.ndarray, name: str) -> np.ndarray:
+        y = y - y.mean(axis=1, keepdims=True)
+        return y / np.sqrt((y**2).mean(axis=1, keepdims=True) + eps) * w[f"{name}.gamma"] + w[f"{name}.beta"]
+
+    q, k, v = (x @ w[name].T + w[f"{name}.bias"] for name in ("query", "key", "value"))
+    context = np.empty_like(q)
+    for at in range(0, hidden, hidden // heads):
+        part = slice(at, at + hidden // heads)
+        scores = q[:, part] @ k[:, part].T / np.sqrt(hidden // heads)
+        context[:, part] = softmax64(scores, np.ones(scores.shape, bool))[0] @ v[:, part]
+    y = norm(context @ w["mix"].T + w["mix.bias"] + x, "mix")
+    up = y @ w["up"].T + w["up.bias"]
+    middle = exact(Function.GELU, up.astype(np.float32))
+    return norm(middle @ w["down"].T + w["down.bias"] + y, "down")
+
+
+def layer_weights(rng: np.random.Generator, hidden: int) -> dict[str, np.ndarray]:
+    """Random weights of an encoder layer, sized so that values stay about 1."""
+    shapes = {"query": (hidden, hidden), "key": (hidden, hidden), "value": (hidden, hidden), "mix": (hidden, hidden),
+              "up": (4 * hidden, hidden), "down": (hidden, 4 * hidden)}  # fmt: skip
+    out = {}
+    for name, shape in shapes.items():
+        out[name] = rows_of(rng, *shape, shape[1] ** -0.5)
+        out[f"{name}.bias"] = rows_of(rng, 1, shape[0], 0.1)[0]
+        if name in ("mix", "down"):
+            out[f"{name}.gamma"] = 1 + rows_of(rng, 1, hidden, 0.1)[0]
+            out[f"{name}.beta"] = rows_of(rng, 1, hidden, 0.1)[0]
+    assert set(out) == set(transformer.ENCODER_WEIGHTS)
+    return out
+
+
+def check_layer(x: np.ndarray, w: dict[str, np.ndarray], heads: int, lanes: int) -> float:
+    """||y - y32|| / ||y32|| of an encoder layer, against float64 with the weights before they became bf16."""
+    hidden = x.shape[1]
+    memory = {"x": to_bf16(x), "y.context": np.zeros_like(x)}
+    memory |= {f"w.{name}": to_bf16(value) if value.ndim == 2 else value for name, value in w.items()}
+    run(transformer.encoder_layer("x", "y", weights="w.", hidden=hidden, heads=heads), memory, lanes=lanes, rows=lanes)
+    wanted = layer64(x.astype(np.float64), {name: v.astype(np.float64) for name, v in w.items()}, heads, 1e-12)
+    return float(np.linalg.norm(value(memory, "y") - wanted) / np.linalg.norm(wanted))
+
+
+@pytest.mark.parametrize("sequence", (1, 5))
+def test_encoder_layer(sequence, seed):
+    rng = np.random.default_rng([seed, sequence])
+    error = check_layer(rows_of(rng, sequence, 48, 1.0), layer_weights(rng, 48), 4, 16)
+    assert error <= 1e-2, error
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("sequence", (1, 17, 32, 128))
+def test_encoder_layer_of_bert_shape(sequence, seed):
+    rng = np.random.default_rng([seed, sequence])
+    error = check_layer(rows_of(rng, sequence, 384, 1.0), layer_weights(rng, 384), 12, 128)
+    print(f"sequence {sequence}: {error:.5f}")
+    assert error <= 1e-2, error
+
+
 def test_refusals():
     x = np.ones((2, 3), np.float32)
     with pytest.raises(ValueError, match=r"step 0, .*there is no tensor 'y'; there are x"):
