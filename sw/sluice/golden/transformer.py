@@ -124,7 +124,7 @@ def attention(q: str | Part, k: str | Part, v: str | Part, dst: str, *, size: in
 
 def encoder_layer(src: str, dst: str, *, weights: str, hidden: int, heads: int, eps: float = 1e-12,
                   causal: bool = False) -> list[Step]:  # fmt: skip
-    """One layer of BERT's shape: attention of all heads, residual and LayerNorm, two matrices with GELU between, the same.
+    """One layer of BERT's shape: attention of all heads, residual, LayerNorm; two matrices with GELU between, the same.
 
     Parameters
     ----------
