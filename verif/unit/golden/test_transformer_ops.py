@@ -6,6 +6,8 @@ The bounds are derived, not tuned: u = 2^-24 is half an ULP of fp32, and a sum o
 
 from __future__ import annotations
 
+import importlib.util
+
 import numpy as np
 import pytest
 
@@ -13,8 +15,10 @@ from sluice.golden import transformer
 from sluice.golden.function_errors import exact
 from sluice.golden.functions import Function
 from sluice.golden.numerics_float import fp32_from_bits
-from sluice.golden.vector_ops import AluOp, alu
+from sluice.golden.vector_ops import AluOp
 from sluice.golden.vector_program import Alu, Column, Mask, Matmul, Part, Pass, Row, run
+from verif.models.encoder import layer_weights, rows_of, to_bf16
+from verif.models.minilm import PACKAGE, MiniLm
 
 U = 2.0**-24
 FUNCTION = 1.3 * U
@@ -28,10 +32,6 @@ def depth(count: int, lanes: int) -> int:
 
 def value(memory: dict, name: str) -> np.ndarray:
     return fp32_from_bits(memory[name]).astype(np.float64)
-
-
-def to_bf16(x: np.ndarray) -> np.ndarray:
-    return fp32_from_bits(alu(AluOp.TO_BF16, x.astype(np.float32)))
 
 
 def softmax64(x: np.ndarray, keep: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -54,10 +54,6 @@ def softmax_bound(y: np.ndarray, below: np.ndarray, scale_error: float, count: i
     own = far * U + FUNCTION + scale_error
     common = (0.37 * count * U + FUNCTION + scale_error) + depth(count, lanes) * U + FUNCTION + U
     return y * (own + common) * 1.01 + 2.0**-125
-
-
-def rows_of(rng: np.random.Generator, rows: int, cols: int, size: float = 3.0) -> np.ndarray:
-    return (rng.standard_normal((rows, cols)) * size).astype(np.float32)
 
 
 @pytest.mark.parametrize("lanes", LANES)
@@ -238,21 +234,6 @@ def layer64(x: np.ndarray, w: dict, heads: int, eps: float) -> np.ndarray:
     return norm(middle @ w["down"].T + w["down.bias"] + y, "down")
 
 
-def layer_weights(rng: np.random.Generator, hidden: int) -> dict[str, np.ndarray]:
-    """Random weights of an encoder layer, sized so that values stay about 1."""
-    shapes = {"query": (hidden, hidden), "key": (hidden, hidden), "value": (hidden, hidden), "mix": (hidden, hidden),
-              "up": (4 * hidden, hidden), "down": (hidden, 4 * hidden)}  # fmt: skip
-    out = {}
-    for name, shape in shapes.items():
-        out[name] = rows_of(rng, *shape, shape[1] ** -0.5)
-        out[f"{name}.bias"] = rows_of(rng, 1, shape[0], 0.1)[0]
-        if name in ("mix", "down"):
-            out[f"{name}.gamma"] = 1 + rows_of(rng, 1, hidden, 0.1)[0]
-            out[f"{name}.beta"] = rows_of(rng, 1, hidden, 0.1)[0]
-    assert set(out) == set(transformer.ENCODER_WEIGHTS)
-    return out
-
-
 def check_layer(x: np.ndarray, w: dict[str, np.ndarray], heads: int, lanes: int) -> float:
     """||y - y32|| / ||y32|| of an encoder layer, against float64 with the weights before they became bf16."""
     hidden = x.shape[1]
@@ -275,6 +256,16 @@ def test_encoder_layer(sequence, seed):
 def test_encoder_layer_of_bert_shape(sequence, seed):
     rng = np.random.default_rng([seed, sequence])
     error = check_layer(rows_of(rng, sequence, 384, 1.0), layer_weights(rng, 384), 12, 128)
+    print(f"sequence {sequence}: {error:.5f}")
+    assert error <= 1e-2, error
+
+
+@pytest.mark.skipif(importlib.util.find_spec(PACKAGE) is None, reason=f"without the package {PACKAGE}")
+@pytest.mark.parametrize("sequence", (1, 17, 32, 128))
+def test_encoder_layer_of_a_real_model(sequence, seed):
+    model = MiniLm()
+    tokens = np.concatenate([[101], np.random.default_rng(seed).integers(1_000, 30_000, sequence - 1)])
+    error = check_layer(model.embed(tokens), model.layer(0), model.HEADS, 128)
     print(f"sequence {sequence}: {error:.5f}")
     assert error <= 1e-2, error
 

@@ -12,6 +12,7 @@ from sluice.golden.functions import Function
 from sluice.golden.vector_ops import AluOp, Reduction
 from sluice.golden.vector_program import Alu, Column, Mask, Pass, Reduce, Row, run
 from sluice_hw.vpu.pipe import FloatPipe
+from verif.models.encoder import layer_weights, rows_of, to_bf16
 from verif.models.pipe import PipeModel
 
 COLS = 3  # an uneven number: the tree of the reduction holds an identity
@@ -31,10 +32,6 @@ def same(pipe: PipeModel, program, memory: dict) -> None:
     assert set(got) == set(wanted)
     for name, tensor in wanted.items():
         assert np.array_equal(got[name], tensor, equal_nan=tensor.dtype == np.float32), name
-
-
-def rows_of(rng: np.random.Generator, rows: int, cols: int, size: float = 3.0) -> np.ndarray:
-    return (rng.standard_normal((rows, cols)) * size).astype(np.float32)
 
 
 @pytest.mark.parametrize("stages", list(itertools.product((0, 1), repeat=4)), ids=str)
@@ -88,6 +85,14 @@ def test_attention(pipe, causal, seed):
     rng = np.random.default_rng([seed, causal])
     q, k, v = (np.round(rows_of(rng, n, 8) * 8) / 8 for n in (5, 9, 9))  # bf16 has 8 bits
     same(pipe, transformer.attention("q", "k", "v", "y", size=8, causal=causal, past=4), {"q": q, "k": k, "v": v})
+
+
+def test_encoder_layer(pipe, seed):
+    rng = np.random.default_rng(seed)
+    weights = {f"w.{name}": to_bf16(w) if w.ndim == 2 else w for name, w in layer_weights(rng, 12).items()}
+    x = to_bf16(rows_of(rng, 5, 12, 1.0))
+    program = transformer.encoder_layer("x", "y", weights="w.", hidden=12, heads=2, causal=True)
+    same(pipe, program, {"x": x, "y.context": np.zeros_like(x), **weights})
 
 
 def test_a_block_a_cycle(pipe, seed):
