@@ -10,7 +10,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable
 
 
 @pytest.mark.parametrize("rows, latency, dtype", [
-    (8, 1, "int8"), (5, 3, "int8"), (8, 1, "bf16"), (8, 4, "bf16"), (8, 2, "int8+bf16"), (128, 6, "int8+bf16"),
+    (8, 1, "int8"), (5, 3, "int8"), (8, 4, "bf16"), (8, 2, "int8+bf16"),
+    pytest.param(8, 1, "bf16", marks=pytest.mark.soak), pytest.param(128, 6, "int8+bf16", marks=pytest.mark.soak),
 ])  # fmt: skip
 def test_pe(rows, latency, dtype):
     kind = "" if dtype == "int8" else f"_{dtype.replace('+', '_')}"

@@ -69,8 +69,9 @@ class _Stages:
 
 
 def add_stages(
-    m: Module, *, fmt: FloatFormat, a: data.View, b: data.View, valid: Sequence[Value], prefix: str = ""
-) -> data.View:
+    m: Module, *, fmt: FloatFormat, a: data.View, b: data.View, valid: Sequence[Value], prefix: str = "",
+    instead: tuple[Value, Value] | None = None,
+) -> data.View:  # fmt: skip
     """Add the stages of ``a + b`` to a module.
 
     Parameters
@@ -84,6 +85,8 @@ def add_stages(
         than there are stages.
     prefix
         Goes before the names of the registers.
+    instead
+        A condition, and what the result's register takes where it holds, both in the last stage.
 
     Returns
     -------
@@ -179,8 +182,11 @@ def add_stages(
     # Whatever cancels exactly is +0.
     sign = flag.sign & ~flag.nan & (normal[-1] | ~flag.subtract)
     result = Signal(fmt.layout, reset_less=True, name=f"{prefix}result")
+    out: Value = Cat((rounded[:body] & kept) | forced, sign)
+    if instead is not None:
+        out = Mux(instead[0], instead[1], out.as_signed())
     with m.If(valid[stage.latency - 1]):
-        m.d.sync += Value.cast(result).eq(Cat((rounded[:body] & kept) | forced, sign))
+        m.d.sync += Value.cast(result).eq(out)
     return result
 
 

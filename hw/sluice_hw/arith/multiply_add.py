@@ -177,16 +177,18 @@ def float_stages(
     held = _held(m, "term", len(packed), valid, Mux(is_float, packed, product[: 2 * bits].as_signed()))
     term = Cat(below, held)
     term_float = _held(m, "term_float", 1, valid, is_float)
-    adds_float, adds_int = Signal(), Signal()
-    m.d.comb += [adds_float.eq(product_valid & term_float), adds_int.eq(product_valid & ~term_float)]
-    stages = _valid_stages(m, "float_valid", adds_float, latency)
-    total = add_stages(m, fmt=FP32, a=data.View(FP32.layout, psum), b=data.View(FP32.layout, term), valid=stages,
-                       prefix="add_")  # fmt: skip
-    int_stages = _valid_stages(m, "int_valid", adds_int, latency)
+    # Two pipelines, of which a sum moves one, and one register behind both.
+    stages = _valid_stages(m, "psum_valid", product_valid, latency)
     width = psum_width(rows)
-    sum_int: Value = (psum[:width].as_signed() + held.as_signed())[:width]
-    for stage in range(latency):
-        sum_int = _held(m, f"int_sum{stage}", width, int_stages[stage], sum_int)
-    out = Signal(FP32.width, name="sum_out")
-    m.d.comb += out.eq(Mux(int_stages[-1], sum_int.as_signed(), Value.cast(total)))
-    return int_stages[-1] | stages[-1], out
+    is_float, sum_int = term_float, (psum[:width].as_signed() + held.as_signed())[:width]
+    enables = []
+    for stage in range(latency - 1):
+        adds_float, adds_int = Signal(name=f"adds_float{stage}"), Signal(name=f"adds_int{stage}")
+        m.d.comb += [adds_float.eq(stages[stage] & is_float), adds_int.eq(stages[stage] & ~is_float)]
+        enables.append(adds_float)
+        is_float = _held(m, f"is_float{stage}", 1, stages[stage], is_float)
+        sum_int = _held(m, f"int_sum{stage}", width, adds_int, sum_int)
+    total = add_stages(m, fmt=FP32, a=data.View(FP32.layout, psum), b=data.View(FP32.layout, term),
+                       valid=[*enables, *stages[latency - 1 :]], prefix="add_",
+                       instead=(~is_float, sum_int.as_signed()))  # fmt: skip
+    return stages[-1], Value.cast(total)
