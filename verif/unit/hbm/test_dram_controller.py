@@ -138,6 +138,20 @@ def test_a_granted_slice_takes_the_same_time_whatever_happens():
         assert max(counts.worst_wait) <= PLAIN.wait_bound
 
 
+def test_whoever_is_slow_is_waited_for():
+    """Beats out at a third of the pace and in at a third, each against a stream of the other kind at its own."""
+    for slow in ({"sink": 70}, {"source": 70}, {"sink": 95, "source": 95}):
+        with DramBench(PLAIN, build(PLAIN), seed=seed_of()) as bench:
+            bench.write(0, 40)
+            bench.drain()
+            bench.pauses(**slow)
+            bench.read(0, 40)
+            bench.write(100, 40)
+            bench.drain()
+            counts = settle(bench, read_slices=40, write_slices=80)
+            assert counts.distinct_latencies == [PLAIN.latency]
+
+
 @pytest.mark.parametrize("name", ["per-bank", "all-bank"])
 def test_a_stream_stops_for_nothing_but_its_refresh(name):
     config, t = CONFIGS[name], TIMINGS["hbm2-4gb"]
