@@ -99,11 +99,11 @@ class Bench:
         return self.measure(fill)
 
     def stress(self) -> None:
-        """10,000 slices of both kinds at random places, then long trains of both against each other, with pauses."""
+        """Slices of both kinds at random places (10,000 units with per-bank refresh), then long trains with pauses."""
         rng = random.Random(2)
         slices = self.config.chip.hbm_slices
         with DramBench(self.config, self.library) as bench:
-            for _ in range(10_000 // self.config.units):
+            for _ in range((10_000 if self.config.refresh == "per-bank" else 3_000) // self.config.units):
                 (bench.write if rng.random() < 0.4 else bench.read)(rng.randrange(slices))
             bench.drain()
             self._take(bench)
