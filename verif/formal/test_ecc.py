@@ -131,13 +131,16 @@ class ErrorsCheck(Check):
             self.invariant(m, inside["syndrome0"] == then.wrong)
 
 
-#: Proven one by one, which is sooner done.
-PARTS = {"groups": GroupCheck, "total": TotalCheck, "columns": ColumnCheck, "errors": ErrorsCheck}
+#: The hard part by itself, which is sooner done.
+PARTS = {
+    "linear": {"groups": GroupCheck, "total": TotalCheck, "columns": ColumnCheck},
+    "errors": {"errors": ErrorsCheck},
+}
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_ecc(part):
-    prove_checks(f"ecc_{part}", {part: PARTS[part]()}, depth=1)
+    prove_checks(f"ecc_{part}", {name: check() for name, check in PARTS[part].items()}, depth=1)
 
 
 def _with_an_and(word):
