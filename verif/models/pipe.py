@@ -123,7 +123,7 @@ class PipeModel:
         if step.dst is not None:
             result = np.zeros((rows, blocks, cols), np.uint32)
             for cycle, (row, block, _) in zip(stored, entries, strict=True):
-                result[row, block] = out["row"][cycle].copy().view(np.uint32)
+                result[row, block] = np.atleast_1d(out["row"][cycle]).copy().view(np.uint32)
             store(memory, step, result.reshape(rows, -1)[:, :width])
         ends = np.flatnonzero(out["reduced_valid"])
         if step.reduce is None:
