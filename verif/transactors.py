@@ -80,7 +80,14 @@ def start_clock(dut: HierarchyObject, *, period_ns: int = PERIOD_NS) -> None:
     Clock(dut.clk, period_ns, unit="ns").start()
 
 
-async def start_up(dut: HierarchyObject, *, cycles: int = 3, period_ns: int = PERIOD_NS, **inputs: int) -> None:
+async def _limit(cycles: int, period_ns: int) -> None:
+    await Timer(cycles * period_ns, unit="ns")
+    raise AssertionError(f"the test has not ended after {cycles} cycles")
+
+
+async def start_up(
+    dut: HierarchyObject, *, cycles: int = 3, period_ns: int = PERIOD_NS, limit_cycles: int = 1_000_000, **inputs: int
+) -> None:
     """Start the clock, set inputs, and hold reset for some cycles.
 
     Inputs that are not named here start at 0, so that no stream moves before a driver takes it over.
@@ -91,6 +98,8 @@ async def start_up(dut: HierarchyObject, *, cycles: int = 3, period_ns: int = PE
         A component with ``clk`` and, unless it has no resettable register, ``rst``.
     cycles
         Clock edges under reset.
+    limit_cycles
+        Cycles after which the test fails, so that hardware that hangs does not hang the regression.
     inputs
         Values of further inputs, by name.
     """
@@ -100,6 +109,7 @@ async def start_up(dut: HierarchyObject, *, cycles: int = 3, period_ns: int = PE
     if reset is not None:
         reset.value = 1
     start_clock(dut, period_ns=period_ns)
+    cocotb.start_soon(_limit(limit_cycles, period_ns))
     for _ in range(cycles):
         await RisingEdge(dut.clk)
     if reset is not None:

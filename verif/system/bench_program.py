@@ -79,7 +79,7 @@ async def program_equals_golden(dut) -> None:
     with np.load(parameter("IMAGE")) as image:
         hbm, reach = image["hbm"], int(image["reach"])
     repeats = int(os.environ.get("REPEATS", "1"))
-    await start_up(dut)
+    await start_up(dut, limit_cycles=10_000_000)
     host = Host(dut)
     assert await host.read("ID") == csr.CHIP_ID
     assert await host.read("CONFIG_HASH") == csr.config_hash(CONFIG)

@@ -79,6 +79,13 @@ async def wrong_on_purpose(dut):
 
 
 @cocotb.test()
+async def hangs(dut):
+    await start_up(dut, limit_cycles=500)
+    while True:
+        await RisingEdge(dut.clk)
+
+
+@cocotb.test()
 async def subprocess_is_python(dut):
     """A program that a test starts is that program, whatever way the simulator was started."""
     await start_up(dut)

@@ -104,6 +104,12 @@ def test_failing_bench_fails():
         run_bench(Fifo(), BENCH, name="harness-fifo", testcases="wrong_on_purpose")
 
 
+def test_a_bench_that_hangs_fails():
+    with pytest.raises(SimulationFailed, match="1 of 1 cocotb tests failed.*hangs") as caught:
+        run_bench(Fifo(), BENCH, name="harness-fifo", testcases="hangs")
+    assert "the test has not ended after 500 cycles" in caught.value.log.read_text()
+
+
 def test_bench_without_tests_fails():
     with pytest.raises(SimulationFailed, match="no cocotb test named 'no_such_test' ran"):
         run_bench(Fifo(), BENCH, name="harness-fifo", testcases="no_such_test")
