@@ -322,7 +322,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "hbm/controller.py",
         " & ~blocked.bit_select(head.set, 1)",
         "",
-        _DRAM,
+        _DRAM_ONE_SET,
     ),
     Mutation(
         "direction turned without a gap", "hbm/controller.py", "Array(follows)[pick]", "(age >= schedule.unit)", _DRAM
