@@ -333,6 +333,22 @@ async def tiles_of_every_k_back_to_back(dut) -> None:
 
 
 @cocotb.test()
+async def short_passes_add_to_the_same_rows(dut) -> None:
+    """Right behind each other, where an adder that takes longer than a row would read what is still on its way."""
+    bench, model = await bench_of(dut, "short")
+    rows, cols = bench.config.rows, bench.config.cols
+    size = bench.config.element_bytes
+    for m in (1, 2, 3):
+        ops = [UnitOp(Op.LOAD_WEIGHTS, {"pitch": cols * size, "k": rows, "n": cols * size}, a=64),
+               shape_op(m, s0=rows * size), segment_op(0, 0, rows * size)]  # fmt: skip
+        ops += [UnitOp(Op.PULSE_ARRAY, a=8 * number, b=5 + number % 2, swap=int(not number), accumulate=int(number > 1))
+                for number in range(12)]  # fmt: skip
+        run_ops(model, ops)
+        bench.send(ops)
+        await bench.check(model)
+
+
+@cocotb.test()
 async def tiles_follow_without_a_bubble(dut) -> None:
     """A pass every max(M, R) cycles, for M at, above and below R."""
     bench, model = await bench_of(dut, "throughput")

@@ -255,11 +255,16 @@ def conv_ops(config: ChipConfig, conv: Conv, *, image: int, weights: int, acc: i
 
 
 def random_bf16_bytes(rng: random.Random, count: int) -> np.ndarray:
-    """int8, most pairs of which, at odd addresses too, are bf16 numbers around 1; any other one now and then."""
+    """int8, most pairs of which, at odd addresses too, are bf16 numbers around 1, or in every third block of 64 bytes
+    around 2^-63, whose products and sums are at the edge of what is flushed; any other one now and then."""
     values = np.frombuffer(rng.randbytes(count), np.uint8)
     kind = np.frombuffer(rng.randbytes(count), np.uint8)
-    near_one = np.array([0x3E, 0x3F, 0x40, 0x41, 0xBE, 0xBF, 0xC0, 0xC1], np.uint8)[values % 8]
-    return np.where(kind < 3, values, near_one).astype(np.uint8).view(np.int8)
+    near_one = (0x3E, 0x3F, 0x40, 0x41, 0xBE, 0xBF, 0xC0, 0xC1)
+    near_the_edge = (0x1F, 0x20, 0x20, 0x20, 0x9F, 0xA0, 0xA0, 0xA0)
+    tops = np.array([near_one, near_the_edge], np.uint8)
+    blocks = np.frombuffer(rng.randbytes(-(-count // 64)), np.uint8) < 85
+    top = tops[np.repeat(blocks.astype(int), 64)[:count], values % 8]
+    return np.where(kind < 3, values, top).astype(np.uint8).view(np.int8)
 
 
 def random_bytes(rng: random.Random, count: int) -> np.ndarray:

@@ -15,9 +15,9 @@ SIZES = [(8, 8, "structural"), (5, 12, "loop"), (12, 5, "loop"), (16, 16, "loop"
 #: Tests that need no parameter of their own.
 PLAIN = (
     "first_row_after_reset", "every_edge_size", "random_sizes_with_refusals", "extremes_over_the_longest_k",
-    "tiles_of_every_k_back_to_back", "tiles_follow_without_a_bubble", "passes_without_swap_follow_without_a_bubble",
-    "same_accumulator_row_again_and_again", "random_walks", "last_bytes_of_vmem", "tokens",
-    "a_token_comes_after_the_last_row", "what_it_waits_for",
+    "tiles_of_every_k_back_to_back", "short_passes_add_to_the_same_rows", "tiles_follow_without_a_bubble",
+    "passes_without_swap_follow_without_a_bubble", "same_accumulator_row_again_and_again", "random_walks",
+    "last_bytes_of_vmem", "tokens", "a_token_comes_after_the_last_row", "what_it_waits_for",
 )
 CONVS = ("convolutions", "convolutions_with_refusals", "few_channels_stream_a_row_every_cycle")
 
