@@ -122,7 +122,9 @@ def structural(report: Path) -> list[Module]:
             if part is None or hit.kind not in KINDS:
                 continue
             start, _, short, text = part
-            digest = digests.setdefault((model, start), _digest(text))
+            if (model, start) not in digests:
+                digests[model, start] = _digest(text)
+            digest = digests[model, start]
             if (short, digest) not in modules:
                 variants[short] = variants.get(short, 0) + 1
                 modules[short, digest] = Module(short, variants[short], text)
