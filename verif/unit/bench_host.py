@@ -66,6 +66,9 @@ async def registers_random(dut):
             assert int(done.resp) == SLVERR
         elif name in model:
             assert await world.csr_read(name) == model[name], name
+    for name, r in world.csrs.items():
+        if r.access is Access.RO:
+            assert await world.csr_write(name, rng.getrandbits(32)) == SLVERR, name
     for name, value in model.items():
         assert await world.csr_read(name) == value, name
     for port in ("entry", "watchdog", "hbm_lo", "hbm_hi"):
