@@ -194,7 +194,7 @@ def test_errors() -> None:
         with pytest.raises(GraphError, match=r"tensor 'a' is .*allowed: int8\[4, 5\]"):
             compiled.inputs["a"].pack(wrong)
     small_hbm = TINY.replace(name="no-hbm", hbm_bytes=1 << 13)
-    with pytest.raises(DoesNotFit, match="in HBM: needed .* bytes, free") as info:
+    with pytest.raises(DoesNotFit, match="in HBM: needs .* KiB, .* KiB free, largest hole") as info:
         compile(matmul_graph(100, 100, 100), small_hbm)
     assert info.value.needed > info.value.free and isinstance(info.value, CompileError)
     with pytest.raises(CompileError, match="microcode words; the store has 16"):

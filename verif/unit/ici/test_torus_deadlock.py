@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import networkx
 import pytest
 
 from sluice_hw.ici.config import TorusConfig
@@ -106,7 +107,6 @@ def test_answers_to_responses_could_deadlock(rows, cols):
 @pytest.mark.parametrize("rule", [next_late, _never_late, _free_choice])
 @pytest.mark.parametrize(("rows", "cols"), [(1, 1), (2, 2), (3, 4), (1, 5)])
 def test_networkx_agrees(rule, rows, cols):
-    networkx = pytest.importorskip("networkx")
     graph = dependency_graph(TorusConfig(rows=rows, cols=cols), late_rule=rule)
     assert networkx.is_directed_acyclic_graph(networkx.DiGraph(graph)) == (find_cycle(graph) is None)
 
