@@ -14,6 +14,7 @@ from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .arith.add import Fp32Add
+from .arith.multiply_add import valid_stages
 from .config import ChipConfig
 from .emit.grid import Grid
 from .interfaces import ACC_LATENCY, AccReadSignature
@@ -155,16 +156,8 @@ class Accumulator(wiring.Component):
         sums = Signal.like(Value.cast(self.p_data), reset_less=True, name="sums")
         again = Signal()
         m.d.comb += again.eq(adds & reads & (add_row == row))
-        if config.is_float:
-            m.d.sync += adds.eq(self.p_valid)
-            ended = ends
-            for stage in range(config.pe_latency):
-                later = Signal(name=f"ends{stage}")
-                m.d.sync += later.eq(ended)
-                ended = later
-            m.d.sync += self.finished.eq(ended)
-        else:
-            m.d.sync += [adds.eq(self.p_valid), self.finished.eq(ends)]
+        m.d.sync += adds.eq(self.p_valid)
+        m.d.sync += self.finished.eq(valid_stages(m, "ends", ends, config.pe_latency if config.is_float else 0)[-1])
         with m.If(self.p_valid):
             m.d.sync += [
                 add_accumulate.eq(current.accumulate),

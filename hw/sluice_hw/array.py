@@ -1,6 +1,6 @@
 """The systolic array: weight-stationary PEs, with the skew of what enters and the deskew of what leaves."""
 
-from amaranth import Cat, Module, Shape, Signal
+from amaranth import Cat, Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -130,12 +130,7 @@ class SystolicArray(wiring.Component):
     @property
     def psum_width(self) -> int:
         """Bits of a sum."""
-        return self.psum_shape.width
-
-    @property
-    def psum_shape(self) -> Shape:
-        """Shape of a sum."""
-        return self._kind.psum(self._rows)
+        return self._kind.psum(self._rows).width
 
     @property
     def emission(self) -> str:

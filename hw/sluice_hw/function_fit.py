@@ -89,8 +89,9 @@ def _cubic(f: Callable[[Decimal], Decimal]) -> list[Decimal]:
     outer, inner = (2 + root).sqrt() / 2, (2 - root).sqrt() / 2
     # Even and odd parts are lines in r^2 through two points.
     a, b = outer * outer, inner * inner
-    even = [(f(r) + f(-r)) / 2 for r in (outer, inner)]
-    odd = [(f(r) - f(-r)) / (2 * r) for r in (outer, inner)]
+    points = [(r, f(r), f(-r)) for r in (outer, inner)]
+    even = [(up + down) / 2 for _, up, down in points]
+    odd = [(up - down) / (2 * r) for r, up, down in points]
     c2, c3 = (even[0] - even[1]) / (a - b), (odd[0] - odd[1]) / (a - b)
     return [even[1] - c2 * b, odd[1] - c3 * b, c2, c3]
 

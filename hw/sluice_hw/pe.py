@@ -22,7 +22,7 @@ from amaranth import Module, Mux, Shape, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .arith.multiply_add import array_type, float_stages, psum_width
+from .arith.multiply_add import array_type, float_stages, psum_width, valid_stages
 
 __all__ = ["ActivationSignature", "ColumnSignature", "PE", "psum_width"]
 
@@ -186,11 +186,7 @@ class PE(wiring.Component):
             m.d.comb += total.eq(up.psum + left.data * weight)
             psum_valid, psum = pipe("psum", left.valid, total)
         w_valid, w_data = pipe("w", passes, up.w_data)
-        w_start = passes & next_is_first
-        for stage in range(self.latency):
-            next_start = Signal(name=f"w_start{stage}")
-            m.d.sync += next_start.eq(w_start)
-            w_start = next_start
+        w_start = valid_stages(m, "w_start", passes & next_is_first, self.latency)[-1]
         m.d.comb += [
             down.valid.eq(psum_valid),
             down.psum.eq(psum),

@@ -29,6 +29,7 @@ from sluice_hw.array import SystolicArray
 from sluice_hw.config import preset
 from sluice_hw.emit.grid import EMISSIONS
 from sluice_hw.emit.verilog import to_verilog
+from verif.models.part import defines
 
 from .building import Workshop
 
@@ -92,8 +93,7 @@ def _array_library(size: int, emission: str, dtype: str, verilog: str) -> Path:
     array = _array(size, emission, dtype)
     facts = {"ROWS": size, "COLS": size, "WIDTH": array.psum_width, "LATENCY": array.latency,
              "BF16": int(dtype == "bf16")}  # fmt: skip
-    driver = "".join(f"#define {name} {value}\n" for name, value in facts.items())
-    driver += Path(__file__).with_name("array_driver.cpp").read_text()
+    driver = defines(facts) + Path(__file__).with_name("array_driver.cpp").read_text()
     return build_shared(
         f"array-{size}-{emission}-{dtype}", verilog or to_verilog(array, name="array"), "array", driver,
         opt=ARRAY_FLAGS, verilator_args=("--x-assign", "fast", "--x-initial", "fast"),

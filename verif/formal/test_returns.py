@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import pytest
 from amaranth.hdl import Assume, Cat, Module, Mux, Signal, Value
-from amaranth.lib.data import View
 
 from sluice_hw.ici.config import TorusConfig
-from sluice_hw.ici.flit import Message, header_layout
+from sluice_hw.ici.flit import Message, header_of
 from sluice_hw.ici.interface import Port
 from sluice_hw.ici.returns import LaneReturn, Returns
 from verif.formal.claims import Check, altered, open_up, planted, prove_bites, prove_checks
@@ -48,7 +47,7 @@ class LaneCheck(Check):
         m.d.comb += [dut.o.ready.eq(self.free(1, "o_ready")), dut.failed.ready.eq(self.free(1, "failed_ready"))]
         whole_packets(self, m, dut.i, "i")
         flit = dut.i.payload
-        header = View(header_layout(CONFIG), flit.data[: CONFIG.header_bits])
+        header = header_of(CONFIG, flit)
         taken = dut.i.valid & dut.i.ready
         away, was_away, first = Signal(), Signal(), Signal(CONFIG.data_bits)
         m.d.comb += away.eq(Mux(
@@ -125,10 +124,10 @@ class AnswersCheck(Check):
             m.d.sync += waits.eq(dut.own.valid)
             self.claim(m, ~waits)
             self.claim(m, flit.head & flit.tail & flit.error & (flit.vc == 2))
-        header = View(header_layout(CONFIG), flit.data[: CONFIG.header_bits])
+        header = header_of(CONFIG, flit)
         for port, lane in enumerate(lanes):
             with m.If(heard[port]):
-                asked = View(header_layout(CONFIG), lane.payload.data[: CONFIG.header_bits])
+                asked = header_of(CONFIG, lane.payload)
                 for name, other in (("dst_x", "src_x"), ("dst_y", "src_y"), ("src_x", "dst_x"), ("src_y", "dst_y")):
                     self.claim(m, header[name] == asked[other])
                 self.claim(m, flit.data[CONFIG.header_bits :] == lane.payload.data[CONFIG.header_bits :])

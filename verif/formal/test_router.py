@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import pytest
 from amaranth.hdl import Assert, Assume, Cat, Cover, Elaboratable, Module, Mux, ResetSignal, Signal
-from amaranth.lib.data import View
 
 from sluice_hw.ici.buffer import InputBuffer
 from sluice_hw.ici.config import TorusConfig
 from sluice_hw.ici.fair import EarliestArbiter
-from sluice_hw.ici.flit import header_layout
+from sluice_hw.ici.flit import header_of
 from sluice_hw.ici.interface import Port
 from sluice_hw.ici.router import Router
 from verif.formal.sby import ProofFailed, prove
@@ -229,7 +228,7 @@ class RouterCheck(Elaboratable):
             ]
         # In order: of one flow, whose headers differ in their stamps alone.
         m.d.comb += Assert(~where[1].any() | (~left[0] if self.flaw == "order" else left[0]))
-        header = View(header_layout(config), link.flit.data[: config.header_bits])
+        header = header_of(config, link.flit)
         flow = link.flit.data[: config.header_bits - config.stamp_bits]
         kept_x, kept_y, kept = Signal(), Signal(), Signal(len(flow))
         m.d.comb += Assume(~enters[1] | ~link.flit.head | (flow == kept))

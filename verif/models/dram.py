@@ -12,8 +12,9 @@ from sluice.build.model import build_shared
 from sluice_hw.emit.verilog import to_verilog
 from sluice_hw.hbm.dram_config import DramConfig
 from sluice_hw.hbm.dram_memory import DramMemory
+from verif.models.part import defines
 
-__all__ = ["TABLE_FIELDS", "Checker", "Counts", "DramBench", "Program", "build"]
+__all__ = ["TABLE_FIELDS", "Checker", "Counts", "DramBench", "build"]
 
 #: Fields of the checker's tables, in their order there, as the controller's timings call them.
 TABLE_FIELDS = (
@@ -27,8 +28,6 @@ TABLES = ("hbm2-2gb", "hbm2-4gb", "hbm2-8gb", "hbm3-4gb")
 
 _ROW = {"ACT": 1, "PRE": 2, "PREA": 3, "REF": 4, "REFSB": 5}
 _COLUMN = {"RD": 1, "WR": 2}
-
-Program = tuple[bool, int, int]
 
 
 class Counts(ctypes.Structure):
@@ -64,21 +63,15 @@ class Counts(ctypes.Structure):
         return list(self.port_latencies[: self.port_latency_count])
 
 
-def build(config: DramConfig, *, ecc: bool = False, opt: str = "-O1", mutate=None) -> Path:
+def build(config: DramConfig, *, ecc: bool = False, opt: str = "-O1") -> Path:
     """Compile the controller and the driver, or take them from the cache.
 
     Parameters
     ----------
     ecc
         As for :class:`~sluice_hw.hbm.dram_memory.DramMemory`.
-    mutate
-        Function from Verilog text to Verilog text, to plant a fault.
     """
     text = to_verilog(DramMemory(config, ecc=ecc), name="sluice_dram")
-    if mutate is not None:
-        changed = mutate(text)
-        assert changed != text, "the fault changes nothing"
-        text = changed
     chip = config.chip
     constants = {
         "CHANNELS": config.channels, "SLICE_BEATS": chip.slice_beats, "SLICES": f"{chip.hbm_slices}u",
@@ -86,11 +79,10 @@ def build(config: DramConfig, *, ecc: bool = False, opt: str = "-O1", mutate=Non
         "BANK_BITS": 2 + (config.sets - 1).bit_length(),
         "MEMORY_CLOCKS": config.clock_ratio[0], "CORE_CLOCKS": config.clock_ratio[1],
     }  # fmt: skip
-    head = "".join(f"#define {key} {value}\n" for key, value in constants.items())
     folder = Path(__file__).parent
     driver = (folder / "dram.cpp").read_text() + (folder / "dram_driver.cpp").read_text()
     return build_shared(
-        "dram", text, "sluice_dram", head + driver, opt=opt,
+        "dram", text, "sluice_dram", defines(constants) + driver, opt=opt,
         verilator_args=["-O3", "-Wno-WIDTHEXPAND", "-Wno-WIDTHTRUNC"],
     )  # fmt: skip
 
@@ -116,6 +108,12 @@ def _load(library: Path) -> ctypes.CDLL:
     for name, (arguments, result) in signatures.items():
         getattr(lib, name).argtypes, getattr(lib, name).restype = arguments, result
     return lib
+
+
+def _rules(lib: ctypes.CDLL, checker: int) -> dict[str, int]:
+    """Broken rules of a checker by name."""
+    text = lib.checker_counts(checker).decode()
+    return {rule: int(count) for rule, count in (part.split("=") for part in text.split(";") if part)}
 
 
 class Checker:
@@ -151,8 +149,7 @@ class Checker:
     @property
     def counts(self) -> dict[str, int]:
         """Broken rules by name."""
-        text = self._lib.checker_counts(self._handle).decode()
-        return {rule: int(count) for rule, count in (part.split("=") for part in text.split(";") if part)}
+        return _rules(self._lib, self._handle)
 
 
 def tables(library: Path) -> dict[str, dict[str, int]]:
@@ -242,8 +239,7 @@ class DramBench:
     @property
     def broken(self) -> dict[str, int]:
         """Rules of the DRAM that were broken."""
-        text = self._lib.checker_counts(self._lib.bench_checker(self._handle)).decode()
-        return {rule: int(count) for rule, count in (part.split("=") for part in text.split(";") if part)}
+        return _rules(self._lib, self._lib.bench_checker(self._handle))
 
     @property
     def fault(self) -> bool:

@@ -13,6 +13,7 @@ from amaranth.lib.wiring import In
 from sluice.build import build_shared
 from sluice_hw.emit.grid import Grid
 from sluice_hw.emit.verilog import to_verilog
+from verif.models.part import defines, member_of
 
 __all__ = ["LaneRow"]
 
@@ -45,23 +46,20 @@ class LaneRow:
             assert changed != text, "the fault changes nothing"
             text = changed
 
-        def member(port: str) -> str:  # as Verilator names it
-            return port.replace("__", "___05F")
-
         loads = [
-            f"if (k == {k}) std::memcpy(&top.{member(port)}, from, 4 * COLS);" for k, port in enumerate(self.operands)
+            f"if (k == {k}) std::memcpy(&top.{member_of(port)}, from, 4 * COLS);"
+            for k, port in enumerate(self.operands)
         ]
-        sets = [f"if (which == {k}) lanes.top.{member(port)} = value;" for k, port in enumerate(self.controls)]
+        sets = [f"if (which == {k}) lanes.top.{member_of(port)} = value;" for k, port in enumerate(self.controls)]
         stores = [
-            f"std::memcpy(to + {k} * COLS, &top.{member(port)}, 4 * COLS);" for k, port in enumerate(self.results)
+            f"std::memcpy(to + {k} * COLS, &top.{member_of(port)}, 4 * COLS);" for k, port in enumerate(self.results)
         ]
         macros = {
             "COLS": cols, "LATENCY": self.latency, "OPERANDS": len(self.operands), "FIELDS": len(self.results),
-            "VALID": member("all__valid"), "LOAD(k, from)": " ".join(loads), "CONTROL(which, value)": " ".join(sets),
+            "VALID": member_of("all__valid"), "LOAD(k, from)": " ".join(loads), "CONTROL(which, value)": " ".join(sets),
             "STORE(to)": " ".join(stores),
         }  # fmt: skip
-        driver = "".join(f"#define {key} {value}\n" for key, value in macros.items())
-        driver += Path(__file__).with_name("lanes_driver.cpp").read_text()
+        driver = defines(macros) + Path(__file__).with_name("lanes_driver.cpp").read_text()
         self.library = build_shared(
             f"{name}-{emission}", text, "lanes", driver, opt=opt,
             verilator_args=["--x-assign", "fast", "--x-initial", "fast", "-Wno-WIDTHEXPAND", "-Wno-WIDTHTRUNC"],

@@ -21,8 +21,9 @@ from sluice_hw.ici.config import TorusConfig
 from sluice_hw.ici.frame import wire_bits
 from sluice_hw.ici.link import COUNTERS, Link
 from sluice_hw.ici.link_config import LinkConfig
+from verif.models.part import defines
 
-__all__ = ["Channel", "End", "Fault", "Pair", "Router", "TORUS", "build", "cable_text"]
+__all__ = ["Channel", "End", "Pair", "Router", "TORUS", "build", "cable_text"]
 
 #: Torus of the tests: four channels, flits of 64 bits and their side bits.
 TORUS = TorusConfig(data_bits=64, orders=1)
@@ -160,8 +161,7 @@ def build(a: tuple, b: tuple = (), torus: TorusConfig = TORUS, torus_b: TorusCon
         "VC_BITS_B": torus_b.vc_bits, "VCS_A": torus.vcs, "VCS_B": torus_b.vcs, "DEPTH": torus.vc_depth,
         "COUNTERS": len(COUNTERS), "WIRE_A": wire_bits(one), "WIRE_B": wire_bits(two),
     }  # fmt: skip
-    defines = "".join(f"#define {name} {value}\n" for name, value in values.items())
-    return build_shared("link_pair", verilog, "ends", defines + text, opt="-O2")
+    return build_shared("link_pair", verilog, "ends", defines(values) + text, opt="-O2")
 
 
 class Pair:

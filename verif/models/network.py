@@ -25,7 +25,7 @@ from sluice_hw.ici.network_interface import NetworkInterface
 from sluice_hw.ici.route_table import route_entry
 from sluice_hw.ici.routing import RoutePlan, neighbour
 from verif.models.link import Channel, cable_text
-from verif.models.part import PART_HEADER, Part, build_part
+from verif.models.part import PART_HEADER, Part, build_part, defines
 from verif.models.torus import build_router
 
 __all__ = ["Flow", "Model", "Network", "Totals", "build"]
@@ -80,9 +80,9 @@ def build(torus: TorusConfig, link: LinkConfig, *, opt: str = "-O1") -> Model:
         "WIRE_BITS": wire_bits(link), "COUNTERS": len(names),
         **{name.upper(): names.index(name) for name in ("lost", "retries", "bad_frames")},
     }  # fmt: skip
-    text = "".join(f"#define {name} {value}\n" for name, value in constants.items())
-    text += PART_HEADER + router.pin_names("R") + interface.pin_names("I") + end.pin_names("L") + cable_text()
-    text += (Path(__file__).parent / "network_driver.cpp").read_text()
+    text = defines(constants) + PART_HEADER
+    text += router.pin_names("R") + interface.pin_names("I") + end.pin_names("L") + cable_text()
+    text += "".join((Path(__file__).parent / name).read_text() for name in ("flits.hpp", "network_driver.cpp"))
     # The driver has no Verilog of its own.
     driver = build_shared("network", "module none(input clk);\nendmodule\n", "none", text, opt=opt)
     return Model(torus, link, router, interface, end, driver)

@@ -1,13 +1,10 @@
 // A torus of routers, network interfaces and links, cables between them, traffic, and the account of every packet. Python
-// puts the constants, the names of the pins, part.py's header and cable.hpp in front of this text.
+// puts the constants, the names of the pins, part.py's header, flits.hpp and cable.hpp in front of this text.
 //
 // Outputs of the parts depend on registers alone, but for the lanes out through a network interface, which is settled
 // between the router's edge and its own.
 
-#include <array>
 #include <cstdio>
-#include <map>
-#include <memory>
 #include <set>
 #include <string>
 
@@ -16,19 +13,10 @@ namespace {
 constexpr int PORTS = 4, LANES = 8, TAG_AT = HEADER_BITS;  // of the tag: 16 bits number, 8 bits length
 int ROWS, COLS, N;
 
-struct Packet { uint64_t born; uint16_t number; uint8_t length; bool gone; };
+struct Packet { uint16_t number; uint8_t length; bool gone; };
 struct Job { uint32_t flow; uint16_t number; uint8_t length; };
 struct Assembly { bool open = false, error = false; uint32_t flow = 0; uint16_t number = 0; uint8_t at = 0; };
-struct Flit { uint64_t data; uint32_t vc; bool head, tail, error; };
 
-uint64_t pack(const Flit& f) {
-    return f.data | uint64_t(f.vc) << DATA_BITS | uint64_t(f.head) << (DATA_BITS + VC_BITS) |
-           uint64_t(f.tail) << (DATA_BITS + VC_BITS + 1) | uint64_t(f.error) << (DATA_BITS + VC_BITS + 2);
-}
-Flit unpack(uint64_t w) {
-    return {w & ((1ull << DATA_BITS) - 1), uint32_t(w >> DATA_BITS) & ((1u << VC_BITS) - 1),
-            bool(w >> (DATA_BITS + VC_BITS) & 1), bool(w >> (DATA_BITS + VC_BITS + 1) & 1), bool(w >> (DATA_BITS + VC_BITS + 2) & 1)};
-}
 uint32_t flow_of(int src, int dst, int message) { return (src * N + dst) * 2 + message; }
 uint64_t body(uint32_t flow, uint16_t number, int at) {
     return Random{uint64_t(flow) << 32 | uint64_t(number) << 8 | uint64_t(at)}.next() & ((1ull << DATA_BITS) - 1);
@@ -108,7 +96,7 @@ static void wrong(Network* t, const char* what, uint32_t flow, int node) {
 static void create(Network* t, int src, int dst, int message, int length) {
     uint32_t flow = flow_of(src, dst, message);
     uint16_t number = t->numbers[flow]++;
-    t->flows[flow].push_back({t->now, number, uint8_t(length), false});
+    t->flows[flow].push_back({number, uint8_t(length), false});
     t->queues[src * 2 + message].push_back({flow, number, uint8_t(length)});
     t->c.created++;
     t->by_flow[flow * 4]++;

@@ -7,6 +7,7 @@ that is exact if what is copied is settled: outputs that depend on registers alo
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from amaranth.lib import wiring
 from sluice.build import build_shared
 from sluice_hw.emit.verilog import to_verilog
 
-__all__ = ["PART_HEADER", "Part", "build_part", "pins_of", "wrapper"]
+__all__ = ["PART_HEADER", "Part", "build_part", "defines", "member_of", "pins_of", "wrapper"]
 
 #: C++ for those who use parts. A pin is the address of Verilator's variable of a port.
 PART_HEADER = """\
@@ -93,6 +94,16 @@ class Part:
         return table
 
 
+def defines(values: Mapping[str, object]) -> str:
+    """C++ text that defines macros."""
+    return "".join(f"#define {name} {value}\n" for name, value in values.items())
+
+
+def member_of(pin: str) -> str:
+    """A port as Verilator names it in C++, where no name has double underscores."""
+    return pin.replace("__", "___05F")
+
+
 def pins_of(component: wiring.Component) -> tuple[str, ...]:
     """Names of a component's ports in Verilog, without clock and reset."""
     return tuple("__".join(str(word) for word in path) for path, _, _ in component.signature.flatten(component))
@@ -100,8 +111,7 @@ def pins_of(component: wiring.Component) -> tuple[str, ...]:
 
 def wrapper(component: wiring.Component) -> str:
     """C++ text that makes a library of a component, whatever else it does, a part."""
-    # Verilator's C++ names have no double underscores.
-    lines = [f"pins[{k}] = &top.{pin.replace('__', '___05F')};" for k, pin in enumerate(pins_of(component))]
+    lines = [f"pins[{k}] = &top.{member_of(pin)};" for k, pin in enumerate(pins_of(component))]
     return _WRAPPER % "\n    ".join(lines)
 
 

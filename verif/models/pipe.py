@@ -16,9 +16,6 @@ from verif.models.trace import Traced
 
 __all__ = ["PipeModel"]
 
-_NOTHING = np.uint32(0)
-
-
 class PipeModel:
     """A :class:`FloatPipe` that runs programs as golden does.
 

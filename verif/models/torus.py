@@ -19,7 +19,7 @@ from sluice_hw.ici.interface import Port
 from sluice_hw.ici.router import Router
 from sluice_hw.ici.routing import RoutePlan, neighbour
 from sluice_hw.ici.torus import torus_verilog
-from verif.models.part import Part, pins_of, wrapper
+from verif.models.part import Part, defines, pins_of, wrapper
 
 __all__ = ["PATTERNS", "Counts", "Torus", "build", "build_router"]
 
@@ -61,8 +61,8 @@ def _build(config: TorusConfig, top: bool, latency: int, opt: str) -> Part:
         "VC_BITS": config.vc_bits, "DATA_BITS": config.data_bits,
         "HEADER_BITS": config.header_bits, "X_BITS": config.x_bits, "Y_BITS": config.y_bits, "ORDERS": config.orders,
     }  # fmt: skip
-    head = "".join(f"#define {key} {value}\n" for key, value in constants.items()) + ("#define TORUS_TOP\n" * top)
-    driver = (Path(__file__).parent / "torus_driver.cpp").read_text()
+    head = defines(constants) + "#define TORUS_TOP\n" * top
+    driver = "".join((Path(__file__).parent / name).read_text() for name in ("flits.hpp", "torus_driver.cpp"))
     if not top:
         driver += wrapper(router)
     library = build_shared(

@@ -1,5 +1,5 @@
 // Traffic for a Verilated torus, and the account of every packet. Python sets the constants (DATA_BITS, ...) as
-// macros in front of this text and calls the functions at the end through ctypes.
+// macros and flits.hpp in front of this text and calls the functions at the end through ctypes.
 //
 // The model is either one router, of which the driver makes one per node and does the wiring (all of a router's inputs go
 // to registers, so that one evaluation per cycle is exact), or, with TORUS_TOP, the torus of hw/sluice_hw/ici/torus.py.
@@ -37,16 +37,6 @@ struct Packet { uint64_t born; uint16_t number; uint8_t length; bool gone; };
 struct Job { uint32_t flow; uint16_t number; uint8_t length, code; };
 struct Assembly { bool open = false; uint32_t flow = 0; uint16_t number = 0; uint8_t at = 0; bool error = false; };
 
-struct Flit { uint64_t data; uint32_t vc; bool head, tail, error; };
-
-inline uint64_t pack(const Flit& f) {
-    return f.data | uint64_t(f.vc) << DATA_BITS | uint64_t(f.head) << (DATA_BITS + VC_BITS) |
-           uint64_t(f.tail) << (DATA_BITS + VC_BITS + 1) | uint64_t(f.error) << (DATA_BITS + VC_BITS + 2);
-}
-inline Flit unpack(uint64_t w) {
-    return {w & ((1ull << DATA_BITS) - 1), uint32_t(w >> DATA_BITS) & ((1u << VC_BITS) - 1),
-            bool(w >> (DATA_BITS + VC_BITS) & 1), bool(w >> (DATA_BITS + VC_BITS + 1) & 1), bool(w >> (DATA_BITS + VC_BITS + 2) & 1)};
-}
 inline uint32_t flow_of(int src, int dst, int message, int order) { return ((src * N + dst) * 2 + message) * 2 + order; }
 
 // What a body flit carries: anything that tells its packet and place.

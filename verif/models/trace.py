@@ -12,6 +12,7 @@ from amaranth.lib.wiring import In
 
 from sluice.build import build_shared
 from sluice_hw.emit.verilog import to_verilog
+from verif.models.part import defines, member_of, pins_of
 
 __all__ = ["Traced"]
 
@@ -54,21 +55,15 @@ class Traced:
         With scalar or plain-bits ports.
     name
         Of the build; the Verilog module is ``top``.
-    mutate
-        Function from Verilog text to Verilog text, to plant a fault.
     """
 
-    def __init__(self, component: wiring.Component, *, name: str, opt: str = "-O1", mutate=None) -> None:
+    def __init__(self, component: wiring.Component, *, name: str, opt: str = "-O1") -> None:
         text = to_verilog(component, name="top")
-        if mutate is not None:
-            changed = mutate(text)
-            assert changed != text, "the fault changes nothing"
-            text = changed
         self.bits: dict[str, int] = {}
         self.inputs: list[str] = []
         self.outputs: list[str] = []
-        for path, member, _ in component.signature.flatten(component):
-            port = "__".join(map(str, path))
+        members = [member for _, member, _ in component.signature.flatten(component)]
+        for port, member in zip(pins_of(component), members, strict=True):
             self.bits[port] = Shape.cast(member.shape).width
             (self.inputs if member.flow is In else self.outputs).append(port)
 
@@ -76,14 +71,14 @@ class Traced:
             at, lines = 0, []
             for port in ports:
                 size = _storage(self.bits[port])
-                lines.append(form.format(port=port.replace("__", "___05F"), at=at, size=size))
+                lines.append(form.format(port=member_of(port), at=at, size=size))
                 at += size
             return " ".join(lines), at
 
         load, input_bytes = copies(self.inputs, "std::memcpy(&top.{port}, in + {at}, {size});")
         store, output_bytes = copies(self.outputs, "std::memcpy(out + {at}, &top.{port}, {size});")
         macros = {"LOAD": load, "STORE": store, "INPUT_BYTES": input_bytes, "OUTPUT_BYTES": output_bytes}
-        driver = "".join(f"#define {key} {value}\n" for key, value in macros.items()) + _DRIVER
+        driver = defines(macros) + _DRIVER
         self.library = build_shared(
             name, text, "top", driver, opt=opt,
             verilator_args=["--x-assign", "fast", "--x-initial", "fast", "-Wno-WIDTHEXPAND", "-Wno-WIDTHTRUNC"],

@@ -116,7 +116,8 @@ def _held(m: Module, name: str, shape, valid: Value, value: Value) -> Signal:
     return register
 
 
-def _valid_stages(m: Module, name: str, valid: Value, count: int) -> list[Value]:
+def valid_stages(m: Module, name: str, valid: Value, count: int) -> list[Value]:
+    """A valid bit, and `count` registers that it goes through."""
     stages = [valid]
     for stage in range(count):
         register = Signal(name=f"{name}{stage}")
@@ -166,10 +167,10 @@ def float_stages(
     packed = exact_product(m, fmt=BF16, a=a, b=w, significand=significand, prefix="product_")
     below = Const(0, FP32.width - len(packed))
 
-    (_, product_valid) = _valid_stages(m, "product_valid", valid, 1)
+    (_, product_valid) = valid_stages(m, "product_valid", valid, 1)
     if not kind.both:
         term = Cat(below, _held(m, "term", len(packed), valid, packed))
-        stages = _valid_stages(m, "psum_valid", product_valid, latency)
+        stages = valid_stages(m, "psum_valid", product_valid, latency)
         total = add_stages(m, fmt=FP32, a=data.View(FP32.layout, psum), b=data.View(FP32.layout, term), valid=stages,
                            prefix="add_")  # fmt: skip
         return stages[-1], Value.cast(total)
@@ -178,7 +179,7 @@ def float_stages(
     term = Cat(below, held)
     term_float = _held(m, "term_float", 1, valid, is_float)
     # Two pipelines, of which a sum moves one, and one register behind both.
-    stages = _valid_stages(m, "psum_valid", product_valid, latency)
+    stages = valid_stages(m, "psum_valid", product_valid, latency)
     width = psum_width(rows)
     is_float, sum_int = term_float, (psum[:width].as_signed() + held.as_signed())[:width]
     enables = []

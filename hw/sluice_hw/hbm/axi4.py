@@ -10,6 +10,7 @@ from amaranth.utils import ceil_log2
 
 from .. import isa
 from ..config import ChipConfig
+from ..host.ports import Burst, axi4_members
 from ..interfaces import SlicePortSignature
 from ..ram import Ram1R1W
 
@@ -17,30 +18,15 @@ __all__ = ["BEAT_BYTES", "BURST_BEATS", "Axi4Memory", "axi4_manager_members"]
 
 #: Bytes of a beat, and the beats of 4 KiB, which no burst crosses.
 BEAT_BYTES, BURST_BEATS = 32, 128
-_SIZE, _INCR = ceil_log2(BEAT_BYTES), 1
+_SIZE = ceil_log2(BEAT_BYTES)
 #: Trains waiting at each side.
 TRAINS = 4
 
 
 def axi4_manager_members(address_bits: int, id_bits: int) -> dict[str, Member]:
     """Ports of an AXI4 manager with 256-bit data, ``m_axi_*``."""
-
-    def address(x: str) -> dict[str, Member]:
-        return {
-            f"{x}id": Out(id_bits), f"{x}addr": Out(address_bits), f"{x}len": Out(8), f"{x}size": Out(3),
-            f"{x}burst": Out(2), f"{x}lock": Out(1), f"{x}cache": Out(4), f"{x}prot": Out(3), f"{x}qos": Out(4),
-            f"{x}valid": Out(1), f"{x}ready": In(1),
-        }  # fmt: skip
-
-    bits = 8 * BEAT_BYTES
-    members = {
-        **address("aw"),
-        "wdata": Out(bits), "wstrb": Out(BEAT_BYTES), "wlast": Out(1), "wvalid": Out(1), "wready": In(1),
-        "bid": In(id_bits), "bresp": In(2), "bvalid": In(1), "bready": Out(1),
-        **address("ar"),
-        "rid": In(id_bits), "rdata": In(bits), "rresp": In(2), "rlast": In(1), "rvalid": In(1), "rready": Out(1),
-    }  # fmt: skip
-    return {f"m_axi_{name}": member for name, member in members.items()}
+    members = axi4_members(id_bits, address_bits=address_bits, data_bytes=BEAT_BYTES)
+    return {f"m{name[1:]}": member.flip() for name, member in members.items()}
 
 
 class Axi4Memory(wiring.Component):
@@ -154,7 +140,7 @@ class Axi4Memory(wiring.Component):
         valid = getattr(self, f"m_axi_{x}valid")
         free = ~valid | getattr(self, f"m_axi_{x}ready")
         m.d.comb += [
-            getattr(self, f"m_axi_{x}size").eq(_SIZE), getattr(self, f"m_axi_{x}burst").eq(_INCR),
+            getattr(self, f"m_axi_{x}size").eq(_SIZE), getattr(self, f"m_axi_{x}burst").eq(Burst.INCR),
             getattr(self, f"m_axi_{x}cache").eq(0b0011),
         ]  # fmt: skip
         with m.If(free):

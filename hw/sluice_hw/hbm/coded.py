@@ -12,7 +12,7 @@ from .ecc import EccDecoder, EccEncoder
 from .hsiao import CHECK_BITS
 from .position import Position
 
-__all__ = ["CodedPortSignature", "EccCodec", "EventSignature"]
+__all__ = ["CodedPortSignature", "EccCodec", "EventSignature", "decode_beats"]
 
 #: Read trains whose place is remembered, as in the arbiter.
 READS = 64
@@ -41,6 +41,40 @@ class EventSignature(Signature):
             "corrected": Out(range(words + 1)), "detected": Out(range(words + 1)),
             "slice": Out(ADDR_BITS), "word": Out(range(max(2, config.slice_bytes // 8))),
         })  # fmt: skip
+
+
+def decode_beats(m: Module, config: ChipConfig, decoder: EccDecoder, port, event) -> tuple[Signal, Value]:
+    """Deliver what a decoder gives on a port's ``read_data``, and report what was found in the beat that leaves.
+
+    Returns
+    -------
+    first : Signal
+        What goes with the beat in the decoder's first stage: valid, last, error, slice, beat. To be loaded by the
+        caller where `enable` is set.
+    enable : Value
+        The stages move.
+    """
+    stages = [Signal(data.StructLayout({
+        "valid": 1, "last": 1, "error": 1, "slice": ADDR_BITS, "beat": range(max(2, config.slice_beats)),
+    }), name=f"stage{k}") for k in range(EccDecoder.LATENCY)]  # fmt: skip
+    out = stages[-1]
+    enable = ~out.valid | port.read_data.ready
+    m.d.comb += [
+        decoder.enable.eq(enable),
+        port.read_data.valid.eq(out.valid), port.read_data.payload.last.eq(out.last),
+        Value.cast(port.read_data.payload.data).eq(decoder.out_data),
+        port.read_data.payload.error.eq(out.error | decoder.detected.any()),
+        event.slice.eq(out.slice),
+    ]  # fmt: skip
+    with m.If(enable):
+        m.d.sync += [b.eq(a) for a, b in zip(stages, stages[1:], strict=False)]
+    worst = Mux(decoder.detected.any(), decoder.detected, decoder.corrected)
+    for i in reversed(range(decoder.words)):
+        with m.If(worst[i]):
+            m.d.comb += event.word.eq(out.beat * decoder.words + i)
+    with m.If(out.valid & port.read_data.ready & ~out.error):
+        m.d.comb += [event.corrected.eq(sum(decoder.corrected)), event.detected.eq(sum(decoder.detected))]
+    return stages[0], enable
 
 
 class EccCodec(wiring.Component):
@@ -83,35 +117,18 @@ class EccCodec(wiring.Component):
             position.push.eq(memory.read.valid & memory.read.ready),
             position.first.eq(port.read.payload.slice), position.count.eq(port.read.payload.count),
         ]  # fmt: skip
-        stages = [Signal(data.StructLayout({
-            "valid": 1, "last": 1, "error": 1, "slice": ADDR_BITS, "beat": len(position.beat),
-        }), name=f"stage{k}") for k in range(EccDecoder.LATENCY)]  # fmt: skip
-        out, beat = stages[-1], memory.read_data
-        enable = ~out.valid | port.read_data.ready
+        first, enable = decode_beats(m, config, decoder, port, event)
+        beat = memory.read_data
         m.d.comb += [
-            beat.ready.eq(enable), decoder.enable.eq(enable),
+            beat.ready.eq(enable),
             decoder.data.eq(Value.cast(beat.payload.data)), decoder.check.eq(beat.payload.check),
             position.step.eq(beat.valid & beat.ready), position.end.eq(beat.payload.last),
-            port.read_data.valid.eq(out.valid), port.read_data.payload.last.eq(out.last),
-            Value.cast(port.read_data.payload.data).eq(decoder.out_data),
-            port.read_data.payload.error.eq(out.error | decoder.detected.any()),
         ]  # fmt: skip
         with m.If(enable):
             m.d.sync += [
-                stages[0].valid.eq(beat.valid), stages[0].last.eq(beat.payload.last),
-                stages[0].error.eq(beat.payload.error), stages[0].slice.eq(position.slice),
-                stages[0].beat.eq(position.beat), *(b.eq(a) for a, b in zip(stages, stages[1:], strict=False)),
+                first.valid.eq(beat.valid), first.last.eq(beat.payload.last), first.error.eq(beat.payload.error),
+                first.slice.eq(position.slice), first.beat.eq(position.beat),
             ]  # fmt: skip
-
-        # What was found in the beat that leaves.
-        leaves = out.valid & port.read_data.ready & ~out.error
-        worst = Mux(decoder.detected.any(), decoder.detected, decoder.corrected)
-        m.d.comb += event.slice.eq(out.slice)
-        for i in reversed(range(decoder.words)):
-            with m.If(worst[i]):
-                m.d.comb += event.word.eq(out.beat * decoder.words + i)
-        with m.If(leaves):
-            m.d.comb += [event.corrected.eq(sum(decoder.corrected)), event.detected.eq(sum(decoder.detected))]
 
         # Writes.
         full = Signal()

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from ..config import ChipConfig
 from ..interfaces import ADDR_BITS, SlicePortSignature
 from ..ram import Ram1R1W
-from .coded import EventSignature
+from .coded import EventSignature, decode_beats
 from .ecc import EccDecoder, EccEncoder
 
 __all__ = ["InbandCodec", "inband_slices"]
@@ -74,39 +74,21 @@ class InbandCodec(wiring.Component):
             whole.eq(piece == BLOCK),
         ]  # fmt: skip
 
-        # Decoder and its stages, as in EccCodec.
-        stages = [Signal(data.StructLayout({
-            "valid": 1, "last": 1, "error": 1, "slice": ADDR_BITS, "beat": range(max(2, beats)),
-        }), name=f"stage{k}") for k in range(EccDecoder.LATENCY)]  # fmt: skip
-        out = stages[-1]
-        enable = ~out.valid | port.read_data.ready
+        first, enable = decode_beats(m, config, decoder, port, self.event)
         reading, refusing = Signal(), Signal()
         came = memory.read_data
         slice_, beat = Signal(ADDR_BITS), Signal(range(max(2, beats)))
         m.d.comb += [
-            decoder.enable.eq(enable), decoder.data.eq(Value.cast(came.payload.data)),
+            decoder.data.eq(Value.cast(came.payload.data)),
             decoder.check.eq(checks.rdata.word_select(where[:3], width)),
-            port.read_data.valid.eq(out.valid), port.read_data.payload.last.eq(out.last),
-            Value.cast(port.read_data.payload.data).eq(decoder.out_data),
-            port.read_data.payload.error.eq(out.error | decoder.detected.any()),
-        ]  # fmt: skip
-        first = stages[0]
+        ]
         with m.If(enable):
             m.d.sync += [
                 first.valid.eq((reading & came.valid) | refusing),
                 first.last.eq(refusing | (came.payload.last & (left == piece))),
                 first.error.eq(refusing | came.payload.error | bad_checks),
                 first.slice.eq(slice_), first.beat.eq(beat),
-                *(b.eq(a) for a, b in zip(stages, stages[1:], strict=False)),
-            ]  # fmt: skip
-        event = self.event
-        worst = Mux(decoder.detected.any(), decoder.detected, decoder.corrected)
-        m.d.comb += event.slice.eq(out.slice)
-        for i in reversed(range(decoder.words)):
-            with m.If(worst[i]):
-                m.d.comb += event.word.eq(out.beat * decoder.words + i)
-        with m.If(out.valid & port.read_data.ready & ~out.error):
-            m.d.comb += [event.corrected.eq(sum(decoder.corrected)), event.detected.eq(sum(decoder.detected))]
+            ]
 
         # Encoder: one beat held.
         full, feeding = Signal(), Signal()

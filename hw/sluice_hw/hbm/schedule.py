@@ -214,7 +214,3 @@ class Schedule:
     def refresh_all(self) -> int:
         """Clocks from the grant of the last unit to REF of the first pseudo-channel, a clock before the second's."""
         return self.span
-
-    def latency(self, units: int) -> int:
-        """Clocks from the grant of a slice of ``units`` to its last beat on the pins of the second pseudo-channel."""
-        return (units - 1) * self.unit + self.column + self.unit - 1 + max(self.timing.rl, self.timing.wl) + 1

@@ -119,7 +119,7 @@ class ReadAnswers(wiring.Component):
 
     def __init__(self, config: DramConfig) -> None:
         self._config = config
-        self._width = 8 * config.chip.hbm_beat_bytes + config.check_bits
+        self._width = beat_layout(config).size
         super().__init__({
             "train": In(stream.Signature(answer_layout())), "reserve": In(1), "room": Out(1),
             "push": In(1), "data": In(self._width), "error": In(1),
@@ -209,7 +209,7 @@ class WriteBeats(wiring.Component):
 
     def __init__(self, config: DramConfig) -> None:
         self._config = config
-        self._width = 8 * config.chip.hbm_beat_bytes + config.check_bits
+        self._width = beat_layout(config).size
         super().__init__({
             "train": In(stream.Signature(answer_layout())),
             "beats": In(stream.Signature(beat_layout(config))),
@@ -251,9 +251,7 @@ class WriteBeats(wiring.Component):
             intake.r_en.eq(taken & train_ends),
             ram.we.eq(kept),
             ram.waddr.eq(write_at),
-            ram.wdata.eq(
-                Cat(Value.cast(self.beats.payload.data), self.beats.payload.check if self._config.coded else ())
-            ),
+            ram.wdata.eq(self.beats.payload),
             ram.re.eq(self.fetch),
             ram.raddr.eq(read_at),
             self.data.eq(ram.rdata),

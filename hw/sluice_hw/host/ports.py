@@ -43,21 +43,24 @@ def axi_lite_members() -> dict[str, Member]:
     })
 
 
-def axi4_members(id_bits: int) -> dict[str, Member]:
-    """Ports of an AXI4 subordinate with 64-bit data, ``s_axi_*``."""
+def axi4_members(
+    id_bits: int, *, address_bits: int = csr.HostMap.ADDRESS_BITS, data_bytes: int = 8
+) -> dict[str, Member]:
+    """Ports of an AXI4 subordinate, ``s_axi_*``; by default the host's, with 64-bit data."""
     def address(x: str) -> dict[str, Member]:
         return {
-            f"{x}id": In(id_bits), f"{x}addr": In(csr.HostMap.ADDRESS_BITS), f"{x}len": In(8), f"{x}size": In(3),
+            f"{x}id": In(id_bits), f"{x}addr": In(address_bits), f"{x}len": In(8), f"{x}size": In(3),
             f"{x}burst": In(2), f"{x}lock": In(1), f"{x}cache": In(4), f"{x}prot": In(3), f"{x}qos": In(4),
             f"{x}valid": In(1), f"{x}ready": Out(1),
         }
 
     return _prefixed(AXI_PREFIX, {
         **address("aw"),
-        "wdata": In(64), "wstrb": In(8), "wlast": In(1), "wvalid": In(1), "wready": Out(1),
+        "wdata": In(8 * data_bytes), "wstrb": In(data_bytes), "wlast": In(1), "wvalid": In(1), "wready": Out(1),
         "bid": Out(id_bits), "bresp": Out(2), "bvalid": Out(1), "bready": In(1),
         **address("ar"),
-        "rid": Out(id_bits), "rdata": Out(64), "rresp": Out(2), "rlast": Out(1), "rvalid": Out(1), "rready": In(1),
+        "rid": Out(id_bits), "rdata": Out(8 * data_bytes), "rresp": Out(2), "rlast": Out(1), "rvalid": Out(1),
+        "rready": In(1),
     })
 
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import enum
 
-from amaranth.hdl import unsigned
+from amaranth.hdl import Value, unsigned
 from amaranth.lib import data
 
 from .config import TorusConfig
 
-__all__ = ["Message", "Order", "flit_layout", "header_layout", "vc_fields", "vc_number"]
+__all__ = ["Message", "Order", "flit_layout", "header_layout", "header_of", "order_of", "vc_fields", "vc_number"]
 
 
 class Message(enum.IntEnum):
@@ -87,3 +87,13 @@ def header_layout(config: TorusConfig) -> data.StructLayout:
         "y_late": unsigned(1),
         "stamp": unsigned(config.stamp_bits),
     })
+
+
+def header_of(config: TorusConfig, flit: data.View) -> data.View:
+    """The header of a head flit."""
+    return data.View(header_layout(config), flit.data[: config.header_bits])
+
+
+def order_of(config: TorusConfig, vc: Value) -> Value | int:
+    """The order that a virtual channel's number says."""
+    return vc[1] if config.orders == 2 else 0

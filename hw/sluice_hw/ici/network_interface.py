@@ -13,7 +13,7 @@ from .returns import Returns
 from .route_table import RouteTable, RouteWrite
 from .sender import Sender
 
-__all__ = ["NetworkInterface", "interface_counters_layout"]
+__all__ = ["NetworkInterface"]
 
 
 def interface_counters_layout() -> data.StructLayout:
@@ -71,10 +71,6 @@ class NetworkInterface(wiring.Component):
                 "counters": Out(interface_counters_layout()),
             }
         )
-
-    @property
-    def config(self) -> TorusConfig:
-        return self._config
 
     def elaborate(self, platform) -> Module:
         m = Module()

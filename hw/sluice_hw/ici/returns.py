@@ -15,15 +15,14 @@ from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.data import View
 from amaranth.lib.wiring import In, Out
 
 from .config import TorusConfig
-from .flit import Message, flit_layout, header_layout, vc_number
+from .flit import Message, flit_layout, header_layout, header_of, order_of, vc_number
 from .interface import Port
 from .turns import in_turn
 
-__all__ = ["LaneReturn", "Returns", "cause_layout"]
+__all__ = ["LaneReturn", "Returns"]
 
 
 def cause_layout(config: TorusConfig) -> data.StructLayout:
@@ -71,7 +70,7 @@ class LaneReturn(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         config, flit = self._config, self.i.payload
-        header = View(header_layout(config), flit.data[: config.header_bits])
+        header = header_of(config, flit)
         cause, away, kept_away = self.failed.payload, Signal(), self.stranded
         m.d.comb += [
             away.eq(Mux(
@@ -83,7 +82,7 @@ class LaneReturn(wiring.Component):
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += kept_away.eq(away)
             with m.If(flit.head):
-                m.d.sync += cause.eq(Cat(flit.data, flit.vc[1] if config.orders == 2 else 0))
+                m.d.sync += cause.eq(Cat(flit.data, order_of(config, flit.vc)))
             # An answer that arrives has an error in the flit that is head and tail, and has failed in nothing.
             with m.If(flit.tail & flit.error & (away | ~flit.head)):
                 m.d.sync += self.failed.valid.eq(1)

@@ -31,7 +31,7 @@ from .buffer import InputBuffer
 from .config import TorusConfig
 from .deadlock import check_deadlock_free
 from .fair import EarliestArbiter, LaneStamp
-from .flit import Message, Order, flit_layout, header_layout, vc_fields, vc_number
+from .flit import Message, Order, flit_layout, header_of, order_of, vc_fields, vc_number
 from .interface import FlitPort, Port
 from .lane import LaneQueue
 from .routing import next_late, turn
@@ -172,7 +172,7 @@ class Router(wiring.Component):
             buffer.pop[vc].eq(pop & ~cut), flit.data.eq(stored.data), flit.vc.eq(vc),
             flit.head.eq(stored.head & ~cut), flit.tail.eq(stored.tail | cut), flit.error.eq(stored.error | cut),
         ]  # fmt: skip
-        header = View(header_layout(self.config), flit.data[: self.config.header_bits])
+        header = header_of(self.config, flit)
         return self._track(
             m, name, header.stamp, lane=port, came=port, message=message, order=int(order), late=late, ways=ways,
             valid=valid, flit=flit, pop=pop, opened=opened,
@@ -194,7 +194,7 @@ class Router(wiring.Component):
             queue.o.ready.eq(pop), flit.eq(queue.o.payload), flit.data.eq(Mux(queue.o.payload.head, stamped, data)),
             stamp.link.eq(link_stamp), stamp.sent.eq(pop), stamp.idle.eq(~queue.o.valid & ~opened),
         ]  # fmt: skip
-        order = flit.vc[1] if config.orders == 2 else 0
+        order = order_of(config, flit.vc)
         return self._track(
             m, name, stamp.stamp, lane=port, came=None, message=message, order=order, late=0, ways=(port,),
             valid=queue.o.valid, flit=flit, pop=pop, opened=opened,
@@ -205,7 +205,7 @@ class Router(wiring.Component):
                opened: Signal) -> _Input:  # fmt: skip
         """Route of the packet at the head of a queue, kept from its first flit to its last."""
         config = self.config
-        header = View(header_layout(config), flit.data[: config.header_bits])
+        header = header_of(config, flit)
 
         def signal(what: str, shape=1) -> Signal:
             return Signal(shape, name=f"{name}_{what}")

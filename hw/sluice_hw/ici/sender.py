@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
-from amaranth.lib.data import View
 from amaranth.lib.wiring import In, Out
 
 from .config import TorusConfig
-from .flit import Message, flit_layout, header_layout, vc_number
+from .flit import Message, flit_layout, header_layout, header_of, order_of, vc_number
 from .interface import Port
 from .lane import LaneQueue
 from .route_table import entry_layout
@@ -60,11 +59,11 @@ class Sender(wiring.Component):
         wiring.connect(m, wiring.flipped(self.i), queue.i)
         flit = queue.o.payload
         # Low bits of the data of a head flit.
-        header = View(header_layout(config), flit.data[: config.header_bits])
+        header = header_of(config, flit)
         order, go = Signal(), [Signal(name="go_x"), Signal(name="go_y")]
         m.d.comb += [
             self.dst_x.eq(header.dst_x), self.dst_y.eq(header.dst_y),
-            self.wish.eq(flit.vc[1] if config.orders == 2 else 0),
+            self.wish.eq(order_of(config, flit.vc)),
             order.eq(Mux(self.route.known, self.route.order, self.wish) if config.orders == 2 else 0),
         ]  # fmt: skip
         for bit, value in zip(go, turn(order, header.dst_x != self.x, header.dst_y != self.y), strict=True):

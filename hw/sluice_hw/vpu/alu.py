@@ -14,8 +14,9 @@ from amaranth.lib.wiring import Component, In, Out, Signature
 from ..arith.format import BF16, FP32
 from ..arith.fp32 import Fp32Add, Fp32Mul, Fp32ToInt, IntToFp32
 from ..vector_ops import AluOp
+from .stages import Stages
 
-__all__ = ["AluLane", "clean", "is_nan", "rank"]
+__all__ = ["AluLane", "clean", "is_nan", "rank", "to_bf16"]
 
 _PRODUCTS = (AluOp.MUL, AluOp.MUL_ADD, AluOp.MUL_SUB)
 _SUMS = (AluOp.ADD, AluOp.SUB, AluOp.MUL_ADD, AluOp.MUL_SUB)
@@ -30,6 +31,14 @@ def is_nan(x: Value) -> Value:
 def clean(x: Value) -> Value:
     """fp32 as it is read: a subnormal as zero with its sign, every NaN as the one."""
     return Mux(is_nan(x), 0x7FC00000, Mux(x[23:31] == 0, Cat(Const(0, 31), x[31]), x))
+
+
+def to_bf16(x: Value) -> Value:
+    """Clean fp32 rounded to bf16, in the upper half of a word."""
+    # Added is half a place, one less where the last bit that stays is 0.
+    lost = FP32.man_bits - BF16.man_bits
+    rounded = x + ((1 << (lost - 1)) - 1) + x[lost]
+    return Mux(is_nan(x), x, Cat(Const(0, lost), rounded[lost:32]))
 
 
 def rank(x: Value) -> Value:
@@ -77,20 +86,8 @@ class AluLane(Component):
         plain = Signal()
         m.d.comb += plain.eq(~Cat(use.values()).any())
 
-        ok = [valid]
-        for k in range(1, self.LATENCY):
-            stage = Signal(name=f"ok{k}")
-            m.d.sync += stage.eq(ok[-1])
-            ok.append(stage)
-
-        def later(value: Value, since: int, until: int, enable: Value, name: str) -> Value:
-            for k in range(since, until):
-                reg = Signal.like(value, name=f"{name}_{k + 1}", reset_less=True)
-                with m.If(ok[k] & enable):
-                    m.d.sync += reg.eq(value)
-                value = reg
-            return value
-
+        stages = Stages(m, valid, self.LATENCY)
+        ok, later = stages.ok, stages.later
         fp32 = FP32.layout
         at = Fp32Mul.LATENCY
         m.d.comb += [
@@ -102,8 +99,8 @@ class AluLane(Component):
         # Into the adder: the product and c, or a and b.
         second = Signal(32)
         m.d.comb += second.eq(Mux(use["product"], c, b) ^ (_any_of(op, _NEGATED) << 31))
-        first = later(a, 0, at, use["sum"] & ~use["product"], "first")
-        second = later(second, 0, at, use["sum"], "second")
+        first = later(a, 0, at, "first", use["sum"] & ~use["product"])
+        second = later(second, 0, at, "second", use["sum"])
         m.d.comb += [
             total.in_valid.eq(ok[at] & use["sum"]),
             total.a.eq(data.View(fp32, Mux(use["product"], Value.cast(product.result), first))),
@@ -118,7 +115,7 @@ class AluLane(Component):
         word = Signal(32, reset_less=True, name="word_1")
         with m.If(valid & plain):
             m.d.sync += word.eq(self._plain(m, op, a, b, c))
-        sources = {1: (word, plain), 2: (later(times, 1, 2, use["times"], "times"), use["times"])}
+        sources = {2: (later(times, 1, 2, "times", use["times"]), use["times"])}
         converted = IntToFp32.LATENCY
         assert Fp32ToInt.LATENCY == converted < Fp32Mul.LATENCY < self.LATENCY
         conversion = Mux(use["float"], Value.cast(to_float.result), to_int.result)
@@ -127,10 +124,10 @@ class AluLane(Component):
         value = word
         last = self.LATENCY - 1
         for k in range(1, last):
-            if k in sources and k > 1:
+            if k in sources:
                 other, chosen = sources[k]
                 value = Mux(chosen, other, value)
-            value = later(value, k, k + 1, ~use["sum"], "wait")
+            value = later(value, k, k + 1, "wait", ~use["sum"])
         result = Signal(32, reset_less=True)
         with m.If(ok[last]):
             m.d.sync += result.eq(Mux(use["sum"], Value.cast(total.result), value))
@@ -148,9 +145,6 @@ class AluLane(Component):
         i, j = a.as_signed(), b.as_signed()
         iless = Signal()
         m.d.comb += iless.eq(i < j)
-        # To bf16: what is added is half a place, one less where the last bit that stays is 0.
-        lost = FP32.man_bits - BF16.man_bits
-        rounded = x + ((1 << (lost - 1)) - 1) + x[lost]
         byte = Signal(signed(8))
         m.d.comb += byte.eq(Mux(i > 127, 127, Mux(i < -128, -128, i[:8].as_signed())))
         results = {
@@ -167,7 +161,7 @@ class AluLane(Component):
             AluOp.LE: (less | same | zeros) & ~nan,
             AluOp.EQ: (same | zeros) & ~nan,
             AluOp.CLEAN: x,
-            AluOp.TO_BF16: Mux(is_nan(x), x, Cat(Const(0, lost), rounded[lost:32])),
+            AluOp.TO_BF16: to_bf16(x),
             AluOp.IADD: i + j,
             AluOp.ISUB: i - j,
             AluOp.IMIN: Mux(iless, i, j),

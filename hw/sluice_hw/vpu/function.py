@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Shape, ShapeLike, Signal, Value, signed
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Shape, Signal, Value, signed
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Out, Signature
 from amaranth.utils import ceil_log2
@@ -27,6 +27,7 @@ from ..functions import (
     base,
     coefficients,
 )
+from .stages import Stages
 
 __all__ = ["FunctionLane"]
 
@@ -63,34 +64,6 @@ _EXPONENTIAL = (Function.EXP, Function.SIGMOID, Function.SILU, Function.GELU)
 _ROOTS = (Function.RSQRT, Function.SQRT)
 
 
-class _Pipe:
-    """Registers of one pipeline: a value that is known ``at`` cycles after the input is loaded behind a valid one."""
-
-    def __init__(self, m: Module, valid: Value, depth: int) -> None:
-        self.m = m
-        self.ok: list[Value] = [valid]
-        for k in range(1, depth):
-            ok = Signal(name=f"ok{k}")
-            m.d.sync += ok.eq(self.ok[-1])
-            self.ok.append(ok)
-
-    def register(self, value, at: int, name: str, shape: ShapeLike | None = None) -> Signal:
-        reg = Signal(Value.cast(value).shape() if shape is None else shape, name=f"{name}_{at}", reset_less=True)
-        with self.m.If(self.ok[at - 1]):
-            self.m.d.sync += reg.eq(value)
-        return reg
-
-    def later(self, value, since: int, until: int, name: str) -> Value:
-        for at in range(since + 1, until + 1):
-            value = self.register(value, at, name)
-        return value
-
-    def wire(self, value, name: str, shape: ShapeLike | None = None) -> Signal:
-        signal = Signal(Value.cast(value).shape() if shape is None else shape, name=name)
-        self.m.d.comb += signal.eq(value)
-        return signal
-
-
 def _clip(value: Value, most: int, bits: int) -> Value:
     return Mux(value > most, most, value[:bits])
 
@@ -98,7 +71,7 @@ def _clip(value: Value, most: int, bits: int) -> Value:
 class _Operand:
     """The operand, as it stands ``at`` cycles after it came: its parts, and what they mean to the functions."""
 
-    def __init__(self, pipe: _Pipe, x: Value, at: int, is_: dict[Function, Signal]) -> None:
+    def __init__(self, pipe: Stages, x: Value, at: int, is_: dict[Function, Signal]) -> None:
         self.man, self.stored, self.sign = x[:23], x[23:31], x[31]
         self.zero = pipe.wire(self.stored == 0, f"zero_{at}")
         self.e = pipe.wire(self.stored - _BIAS, f"e_{at}", signed(9))
@@ -137,7 +110,7 @@ class FunctionLane(Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        self._pipe = pipe = _Pipe(m, self.all.valid, self.LATENCY)
+        self._pipe = pipe = Stages(m, self.all.valid, self.LATENCY)
         self._is = {f: pipe.wire(self.all.function == f, f"is_{f.name.lower()}") for f in Function}
         x = [Value.cast(self.col.x)]
         for at in range(1, _C + 1):

@@ -6,14 +6,14 @@ Stages that a pass does not use are gone around, so that its latency is that of 
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import Component, In, Out, Signature
 
 from ..emit.grid import Grid
 from ..lanes import lanes_below
-from .alu import AluLane, clean, is_nan
+from .alu import AluLane, clean, to_bf16
 from .function import FunctionLane
 from .reduce import ReduceLane, RowReducer
 
@@ -51,12 +51,9 @@ class StoreLane(Component):
         m = Module()
         x = Signal(32)
         m.d.comb += x.eq(clean(Value.cast(self.col.x)))
-        rounded = Signal(33)
-        m.d.comb += rounded.eq(x + 0x7FFF + x[16])
-        narrow = Mux(is_nan(x), x, Cat(Const(0, 16), rounded[16:32]))
         result = Signal(32, reset_less=True)
         with m.If(self.all.valid):
-            m.d.sync += result.eq(Mux(self.col.keep, Mux(self.all.bf16, narrow, self.col.x), 0))
+            m.d.sync += result.eq(Mux(self.col.keep, Mux(self.all.bf16, to_bf16(x), self.col.x), 0))
         m.d.comb += self.down.result.eq(result)
         return m
 

@@ -6,31 +6,11 @@ from cocotbext.axi import AxiBus, AxiRam
 
 from verif.transactors import bursts, parameter, random_pauses, seeded, start_up
 from verif.unit.hbm.axi_responder import DECERR, SLVERR, Responder
-from verif.unit.hbm.slices import Requester
-from verif.unit.memory import CONFIGS, to_bytes
+from verif.unit.hbm.slices import PoisonedRequester
+from verif.unit.memory import CONFIGS
 
 CONFIG = CONFIGS[parameter("CONFIG")]
 SLICE, SLICES, D = CONFIG.slice_bytes, CONFIG.hbm_slices, CONFIG.hbm_beat_bytes
-
-
-class Port(Requester):
-    """A requester whose trains may have wrong beats: such a train is recorded as the list of them."""
-
-    def __init__(self, dut, *, pauses=lambda: None) -> None:
-        super().__init__(dut, "port", CONFIG, pauses=pauses)
-        self._bad: list[int] = []
-        self._seen = 0
-
-    def _beat(self, payload: int) -> None:
-        if payload >> 8 * D + 1:
-            self._bad.append(self._seen)
-        self._bytes += to_bytes(payload & (1 << 8 * D) - 1, D)
-        self._seen += 1
-        if payload >> 8 * D & 1:
-            self.read_trains.append(self._bad or bytes(self._bytes))
-            self._bytes.clear()
-            self._bad, self._seen = [], 0
-            self._reads_open.pop(0).set()
 
 
 async def random_trains(dut, rng, port, contents: bytearray, rounds: int, bad: dict[int, int] | None = None) -> None:
@@ -86,7 +66,7 @@ async def against_axi_ram(dut, name: str, pauses) -> None:
     await start_up(dut)
     contents = bytearray(rng.randbytes(CONFIG.hbm_bytes))
     ram.write(0, bytes(contents))
-    port = Port(dut, pauses=pauses)
+    port = PoisonedRequester(dut, "port", CONFIG, pauses=pauses)
     await random_trains(dut, rng, port, contents, 40)
     assert ram.read(0, CONFIG.hbm_bytes) == contents
 
@@ -117,7 +97,7 @@ async def reordered(dut):
     contents = bytearray(rng.randbytes(CONFIG.hbm_bytes))
     responder.contents[:] = contents
     responder.bad = {1: SLVERR, 5: DECERR}
-    port = Port(dut, pauses=lambda: random_pauses(0.1, rng))
+    port = PoisonedRequester(dut, "port", CONFIG, pauses=lambda: random_pauses(0.1, rng))
     await random_trains(dut, rng, port, contents, 60, responder.bad)
     assert responder.contents == contents
     assert responder.reordered > 100 and min(responder.most) > 2, (responder.reordered, responder.most)
@@ -131,7 +111,7 @@ async def full_rate(dut):
     await start_up(dut)
     values = rng.randbytes(64 * SLICE)
     ram.write(0, values)
-    port = Port(dut)
+    port = PoisonedRequester(dut, "port", CONFIG)
     await with_timeout(port.read(0, 64).wait(), 100_000, "ns")
     assert port.read_trains == [values]
     beats = 64 * SLICE // D

@@ -6,8 +6,8 @@ from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 from sluice_hw.hbm.errors import injection_layout
 from sluice_hw.hbm.guard import usable_slices
 from verif.transactors import StreamDriver, bursts, parameter, random_pauses, seeded, start_up
-from verif.unit.hbm.slices import Requester
-from verif.unit.memory import CONFIGS, to_bytes
+from verif.unit.hbm.slices import PoisonedRequester
+from verif.unit.memory import CONFIGS
 
 CONFIG = CONFIGS[parameter("CONFIG")]
 MODE = parameter("MODE")
@@ -15,33 +15,12 @@ D, SLICE, SLICES = CONFIG.hbm_beat_bytes, CONFIG.slice_bytes, usable_slices(CONF
 WORDS, LANES = SLICE // 8, D // 8
 
 
-class Port(Requester):
-    """A requester that takes poisoned beats; a train with any is recorded as the list of its bad beats."""
-
-    def __init__(self, dut, *, pauses=lambda: None) -> None:
-        super().__init__(dut, "port", CONFIG, pauses=pauses)
-        self._bad: list[int] = []
-        self._seen = 0
-
-    def _beat(self, payload: int) -> None:
-        error, last = payload >> 8 * D + 1, payload >> 8 * D & 1
-        if error:
-            self._bad.append(self._seen)
-        self._bytes += to_bytes(payload & (1 << 8 * D) - 1, D)
-        self._seen += 1
-        if last:
-            self.read_trains.append(self._bad if self._bad else bytes(self._bytes))
-            self._bytes.clear()
-            self._bad, self._seen = [], 0
-            self._reads_open.pop(0).set()
-
-
 class Guard:
     """The bench: a port, what memory should hold, and injection."""
 
     def __init__(self, dut, pauses=lambda: None) -> None:
         self.dut = dut
-        self.port = Port(dut, pauses=pauses)
+        self.port = PoisonedRequester(dut, "port", CONFIG, pauses=pauses)
         self._inject = None if MODE == "device" else StreamDriver(dut, "inject", shape=injection_layout(CONFIG))
         self.contents = bytearray(SLICES * SLICE)
 

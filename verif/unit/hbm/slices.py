@@ -6,7 +6,7 @@ from sluice_hw.config import ChipConfig
 from verif.transactors import StreamDriver, StreamMonitor, StreamSink
 from verif.unit.memory import slice_shape, to_bytes, to_int
 
-__all__ = ["Requester"]
+__all__ = ["PoisonedRequester", "Requester"]
 
 
 class Requester:
@@ -72,3 +72,24 @@ class Requester:
     def _done(self, error: int) -> None:
         self.answers.append(error)
         self._writes_open.pop(0).set()
+
+
+class PoisonedRequester(Requester):
+    """A requester whose trains may have wrong beats; a train with any is recorded as the list of them."""
+
+    def __init__(self, dut, name: str, config: ChipConfig, *, pauses=lambda: None) -> None:
+        super().__init__(dut, name, config, pauses=pauses)
+        self._bad: list[int] = []
+        self._seen = 0
+
+    def _beat(self, payload: int) -> None:
+        width = self.config.hbm_beat_bytes
+        if payload >> 8 * width + 1:
+            self._bad.append(self._seen)
+        self._bytes += to_bytes(payload & (1 << 8 * width) - 1, width)
+        self._seen += 1
+        if payload >> 8 * width & 1:
+            self.read_trains.append(self._bad or bytes(self._bytes))
+            self._bytes.clear()
+            self._bad, self._seen = [], 0
+            self._reads_open.pop(0).set()
