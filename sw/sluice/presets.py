@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from sluice_hw.config import PRESETS, ChipConfig
 
+from .sizes import size_text
+
 __all__ = ["NOTES", "Note", "gigabytes_per_second", "markdown", "peak_tops"]
 
 
@@ -85,10 +87,6 @@ def gigabytes_per_second(config: ChipConfig) -> float:
     return config.hbm_bytes_per_cycle * config.clock_mhz / 1e3
 
 
-def _size(count: int) -> str:
-    return f"{count >> 20} MiB" if count % (1 << 20) == 0 else f"{count >> 10} KiB"
-
-
 def markdown() -> str:
     """The generated part of ``docs/presets.md``."""
     lines = [
@@ -98,8 +96,9 @@ def markdown() -> str:
     for c in PRESETS.values():
         lines.append(
             f"| `{c.name}` | {c.rows}x{c.cols} | {c.dtype} | {c.clock_mhz} MHz | {peak_tops(c):.2f} TOPS "
-            f"| {_size(c.vmem_bytes)} + {_size(c.acc_bytes)} | {c.hbm_bytes_per_cycle} | {c.hbm_beat_bytes} bytes "
-            f"| {gigabytes_per_second(c):.1f} | {c.slice_bytes} bytes | {_size(c.hbm_bytes)} |")  # fmt: skip
+            f"| {size_text(c.vmem_bytes)} + {size_text(c.acc_bytes)} "
+            f"| {c.hbm_bytes_per_cycle} | {c.hbm_beat_bytes} bytes "
+            f"| {gigabytes_per_second(c):.1f} | {c.slice_bytes} bytes | {size_text(c.hbm_bytes)} |")  # fmt: skip
     lines += ["", "| preset | for | published figures it follows | where it differs |", "|---|---|---|---|"]
     lines += [f"| `{name}` | {n.purpose} | {n.follows} | {n.differs} |" for name, n in NOTES.items()]
     return "\n".join(lines) + "\n"

@@ -303,19 +303,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "dirty slice forgotten", "host/slice_buffer.py", "m.d.sync += dirty.eq(1)", "m.d.sync += dirty.eq(0)", _HOST
     ),
-    # -- arithmetic, vector unit, counters
-    Mutation("fp32 ties go up", "arith/add.py", "(normal[:3].any() | normal[4])", "1", _ADD),
-    Mutation("fp32 underflow stays", "arith/add.py", "lost = underflow | ~normal[-1]", "lost = ~normal[-1]", _ADD),
-    Mutation("sticky bit lost", "arith/shift.py", "(value >> amount) | lost.any()", "(value >> amount)", _ADD),
-    Mutation("bf16 product one too small", "arith/bf16.py", "(exp <= fmt.bias)", "(exp < fmt.bias)", _MUL),
-    Mutation("rounds down", "arith/fixed.py", "rounded.eq((twice + 1) >> 1)", "rounded.eq(twice >> 1)", _FIXED),
-    Mutation(
-        "result does not saturate",
-        "arith/fixed.py",
-        "with m.If(value > limit):",
-        "with m.If(value > limit + 2):",
-        _FIXED,
-    ),
     # -- DRAM
     Mutation(
         "slice granted while its banks are refreshed",
@@ -343,6 +330,19 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "missing beat believed", "hbm/controller.py", "answers.error.eq(silent)", "answers.error.eq(0)", _DRAM_SILENT
+    ),
+    # -- arithmetic, vector unit, counters
+    Mutation("fp32 ties go up", "arith/add.py", "(normal[:3].any() | normal[4])", "1", _ADD),
+    Mutation("fp32 underflow stays", "arith/add.py", "lost = underflow | ~normal[-1]", "lost = ~normal[-1]", _ADD),
+    Mutation("sticky bit lost", "arith/shift.py", "(value >> amount) | lost.any()", "(value >> amount)", _ADD),
+    Mutation("bf16 product one too small", "arith/bf16.py", "(exp <= fmt.bias)", "(exp < fmt.bias)", _MUL),
+    Mutation("rounds down", "arith/fixed.py", "rounded.eq((twice + 1) >> 1)", "rounded.eq(twice >> 1)", _FIXED),
+    Mutation(
+        "result does not saturate",
+        "arith/fixed.py",
+        "with m.If(value > limit):",
+        "with m.If(value > limit + 2):",
+        _FIXED,
     ),
     Mutation("AWAY as HALF_UP", "arith/fixed.py", "(self.rounding == Rounding.AWAY) & (self.acc < 0)", "0", _FIXED),
     Mutation(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
 
 from sluice.golden.units import MicroOp
 from sluice.runtime import RunReport
 from sluice_hw.config import ChipConfig
-from sluice_hw.isa import UNIT_CAUSES, Cause, Op, Reduce, Requant, Residual, Source, Unit
+from sluice_hw.isa import OPS, UNIT_CAUSES, Cause, Op, Reduce, Requant, Residual, Source, Unit
 from verif.unit.compiler.races import trace
 
 from .legal import Case
@@ -30,10 +30,6 @@ _CLASSES: dict[Op, tuple[tuple[str, ...], ...]] = {
         (*(x.name.lower() for x in Requant), "int32 rows"), tuple(x.name.lower() for x in Source),
         tuple(x.name.lower() for x in Reduce), tuple(f"residual {x.name.lower()}" for x in Residual),
     ),
-}  # fmt: skip
-_UNITS = {
-    Op.HBM_READ_SLICE: Unit.LD, Op.HBM_WRITE_SLICE: Unit.ST, Op.LOAD_WEIGHTS: Unit.MXU, Op.PULSE_ARRAY: Unit.MXU,
-    Op.VECTOR: Unit.VPU,
 }  # fmt: skip
 
 
@@ -57,7 +53,7 @@ class Crosses:
             f"program.{op.name.lower()}": {
                 ", ".join((*classes, cause)): 0
                 for classes in product(*sets) if _possible(op, classes)
-                for cause in _causes(_UNITS[op])
+                for cause in _causes(OPS[op].unit)
             }
             for op, sets in _CLASSES.items()
         }  # fmt: skip
@@ -81,9 +77,9 @@ class Crosses:
 
 def _classified(ops: list[tuple[Unit, MicroOp]], config: ChipConfig) -> Iterator[tuple[Unit, Op, tuple[str, ...]]]:
     """The ops that work, with their classes; shapes and modes are those of the last setup words."""
-    setup: dict[tuple[Unit, Op], dict[str, int]] = {}
+    setup: dict[tuple[Unit, Op], Mapping[str, int]] = {}
     for unit, uop in ops:
-        fields = dict(uop.fields)
+        fields = uop.fields
         if uop.op in (Op.HBM_READ_SLICE, Op.HBM_WRITE_SLICE):
             count = fields["count"]
             slices = _SLICES[(count > 1) + (count > 3)]

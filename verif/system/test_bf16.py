@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sluice.asm import Program, assemble
-from sluice.golden.numerics_bf16 import matmul_bf16, to_bf16
+from sluice.golden.numerics_bf16 import from_bf16, matmul_bf16, to_bf16
 from sluice.runtime import Device
 from sluice.runtime.chip_model import build_library
 from sluice_hw.config import ChipConfig
@@ -64,12 +64,9 @@ def check(device: Device, m: int, k: int, n: int, spread: float) -> None:
         assert np.array_equal(out.read(), wanted)
     tiles = -(-k // TINY.rows)
     assert (report.work["macs"], report.work["weight_tiles"]) == (m * k * n, tiles)
-    exact = _value(a) @ _value(w)
-    assert np.abs(wanted.view(np.float32) - exact).max() <= 1e-6 * (np.abs(_value(a)) @ np.abs(_value(w))).max()
-
-
-def _value(bits: np.ndarray) -> np.ndarray:
-    return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    a, w = from_bf16(a).astype(np.float64), from_bf16(w).astype(np.float64)
+    exact = a @ w
+    assert np.abs(wanted.view(np.float32) - exact).max() <= 1e-6 * (np.abs(a) @ np.abs(w)).max()
 
 
 SHAPES = [(M, K, N, 0.0), (40, 24, 8, 3.0), (5, 3, 8, 1.0), (1, 64, 8, 2.0), (2, 40, 5, 1.0), (9, 9, 1, 0.0)]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-import sluice.runtime
 from sluice.runtime import Device
-from sluice.runtime.chip_model import chip_archive
+from sluice.runtime.chip_model import chip_archive, chip_library
 from sluice_hw.config import ChipConfig
 from sluice_hw.emit.chip import chip_verilog
 from sluice_hw.hbm.dram_config import DramConfig
@@ -25,7 +22,8 @@ pytestmark = pytest.mark.soak
 
 #: As `tiny`, with slices of a unit.
 CONFIG = ChipConfig(name="dram", slice_bytes=4096, hbm_bytes=4 << 20)
-_STORE = re.compile(r"\w+__DOT__memory__DOT__store__DOT__ram__DOT__mem")
+#: The controller's buffers are memories, too.
+_STORE = r"\w+__DOT__memory__DOT__store__DOT__ram__DOT__mem"
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +31,7 @@ def dram() -> Iterator[Bench]:
     archive = chip_archive(
         CONFIG, source=chip_verilog(CONFIG, emission="loop", memory=DramBehind(DramConfig(chip=CONFIG)))
     )
-    # The controller's buffers are memories, too.
-    [store] = [name for name in archive.members() if _STORE.fullmatch(name)]
-    host = Path(sluice.runtime.__file__).with_name("rtl_host.cpp").read_text()
-    library = archive.library(host, {"SLUICE_RAM": store, "SLUICE_EDGE": "1"})
-    with Device(CONFIG, "rtl", library=library) as device:
+    with Device(CONFIG, "rtl", library=chip_library(archive, memory=_STORE)) as device:
         yield Bench(device)
 
 

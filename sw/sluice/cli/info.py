@@ -82,7 +82,8 @@ def _memory(args: argparse.Namespace) -> int:
           f"{c.hbm_bytes_per_cycle} bytes a cycle{beats}")  # fmt: skip
     print(f"VMEM          {size_text(c.vmem_bytes)}: {c.vmem_regions} regions of {size_text(c.vmem_region_bytes)}, "
           f"{c.vmem_interleave} banks each, words of {c.word_bytes} bytes")  # fmt: skip
-    print(f"accumulators  {c.acc_rows} rows of {c.cols} int32 = {size_text(c.acc_bytes)}, two regions")
+    sums = "fp32" if c.is_float else "int32"
+    print(f"accumulators  {c.acc_rows} rows of {c.cols} {sums} = {size_text(c.acc_bytes)}, two regions")
     print(f"microcode     {c.microcode_words} words of 32 bytes")
     if args.net:
         from sluice.compiler import compile as compile_graph

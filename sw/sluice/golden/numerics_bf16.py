@@ -14,18 +14,14 @@ from sluice.golden.numerics_float import (
     FP32_NAN,
     fp32_add,
     fp32_flush,
-    fp32_mul,
 )
 from sluice.golden.numerics_float import bf16_to_fp32 as from_bf16
-from sluice.golden.numerics_float import fp32_flush as flush
 from sluice.golden.numerics_float import fp32_to_bf16 as to_bf16
 
 __all__ = [
     "bf16_mul",
     "column_sum",
-    "flush",
     "fp32_add",
-    "fp32_mul",
     "from_bf16",
     "matmul_bf16",
     "to_bf16",
@@ -36,7 +32,7 @@ _SIGN = np.uint32(0x80000000)
 
 
 def _settle(x: np.ndarray) -> np.ndarray:
-    """Flush a fresh float32 array in place: as :func:`flush`, in fewer passes."""
+    """Flush a fresh float32 array in place: as :func:`fp32_flush`, in fewer passes."""
     small = np.abs(x) < _TINY
     if small.any():
         x.view(np.uint32)[small] &= _SIGN
@@ -120,7 +116,7 @@ def matmul_bf16(a: np.ndarray, w: np.ndarray, *, rows: int, acc: np.ndarray | No
     x, y = _operands(a, w, rows)
     if x.shape[1] < 1:
         raise ValueError("K must be at least 1, not 0")
-    total = None if acc is None else flush(acc)
+    total = None if acc is None else fp32_flush(acc)
     for k in range(0, x.shape[1], rows):
         part = _column(x[:, k : k + rows], y[k : k + rows], rows)
         total = part if total is None else fp32_add(total, part)

@@ -77,10 +77,6 @@ def alu(op: AluOp, a: np.ndarray, b: np.ndarray | int = 0, c: np.ndarray | int =
     return (result.astype(np.int64) & 0xFFFFFFFF).astype(np.uint32)
 
 
-def _neg(x: np.ndarray) -> np.ndarray:
-    return fp32_flush(x ^ _SIGN)
-
-
 _OPERATIONS = {
     AluOp.PASS: lambda a, b, c: a,
     AluOp.SELECT: lambda a, b, c: np.where(c != 0, a, b),
@@ -95,7 +91,7 @@ _OPERATIONS = {
     AluOp.MIN: lambda a, b, c: _extreme(AluOp.MIN, a, b),
     AluOp.MAX: lambda a, b, c: _extreme(AluOp.MAX, a, b),
     AluOp.ABS: lambda a, b, c: fp32_flush(a & ~_SIGN),
-    AluOp.NEG: lambda a, b, c: _neg(a),
+    AluOp.NEG: lambda a, b, c: fp32_flush(a ^ _SIGN),
     AluOp.LT: lambda a, b, c: fp32_flush(a) < fp32_flush(b),
     AluOp.LE: lambda a, b, c: fp32_flush(a) <= fp32_flush(b),
     AluOp.EQ: lambda a, b, c: fp32_flush(a) == fp32_flush(b),
@@ -148,6 +144,8 @@ def reduce_rows(op: Reduction, x: np.ndarray, *, lanes: int, mask: np.ndarray | 
     op, lanes = Reduction(op), _check_lanes(lanes)
     x = as_bits(x)
     keep = np.ones(x.shape, bool) if mask is None else np.broadcast_to(np.asarray(mask, bool), x.shape)
+    if op is Reduction.ARGMAX:
+        return _argmax(fp32_bits(fp32_flush(x)), keep)
     count = x.shape[-1]
     blocks = -(-count // lanes)
     pad = [(0, 0)] * (x.ndim - 1) + [(0, blocks * lanes - count)]
@@ -159,9 +157,6 @@ def reduce_rows(op: Reduction, x: np.ndarray, *, lanes: int, mask: np.ndarray | 
         identity, combine = np.uint32(0), lambda a, b: fp32_bits(fp32_add(a, b))
     else:
         identity, combine = np.uint32(0xFF800000), lambda a, b: _extreme(AluOp.MAX, a, b)
-    if op is Reduction.ARGMAX:
-        index = np.arange(blocks * lanes).reshape(blocks, lanes)
-        return _argmax(fp32_bits(fp32_flush(x)), np.where(keep, index, _NO_INDEX), keep)
     x = np.where(keep, x, identity)
     partial = np.full((*x.shape[:-2], lanes), identity)
     for block in range(blocks):
@@ -173,16 +168,14 @@ def reduce_rows(op: Reduction, x: np.ndarray, *, lanes: int, mask: np.ndarray | 
     return partial[..., 0]
 
 
-def _argmax(x: np.ndarray, index: np.ndarray, keep: np.ndarray) -> np.ndarray:
+def _argmax(x: np.ndarray, keep: np.ndarray) -> np.ndarray:
     """The order does not matter: a total order has one largest element."""
     magnitude = (x & ~_SIGN).astype(np.int64)
     key = np.where(x == FP32_NAN, 1 << 32, np.where(x & _SIGN, -magnitude, magnitude))
     key = np.where(keep, key, -(1 << 33))
-    key, index = (y.reshape(*y.shape[:-2], -1) for y in (key, np.broadcast_to(index, x.shape)))
-    if not key.shape[-1]:
-        return np.full(key.shape[:-1], _NO_INDEX, np.uint32)
-    best = np.where(key == key.max(axis=-1, keepdims=True), index, _NO_INDEX)
-    return best.min(axis=-1).astype(np.uint32)
+    if not x.shape[-1]:
+        return np.full(x.shape[:-1], _NO_INDEX, np.uint32)
+    return np.where(keep.any(axis=-1), key.argmax(axis=-1), _NO_INDEX).astype(np.uint32)
 
 
 def transpose(rows: np.ndarray, size: int) -> np.ndarray:

@@ -196,20 +196,23 @@ def store(memory: MutableMapping[str, np.ndarray], step: Pass, rows: np.ndarray)
         memory[step.dst] = value
         return
     whole = _tensor(memory, step.dst.of).copy()
-    _tensor({"whole": whole}, Part("whole", step.dst.start, step.dst.stop))[...] = value
+    _columns(whole, step.dst)[...] = value
     memory[step.dst.of] = whole
 
 
 def _tensor(memory: MutableMapping[str, np.ndarray], of: str | Row | Part) -> np.ndarray:
     if isinstance(of, Part):
-        whole = _tensor(memory, of.of)
-        if not 0 <= of.start < of.stop <= whole.shape[-1]:
-            raise ValueError(f"columns {of.start} to {of.stop} are not in {of.of!r}, which has {whole.shape[-1]}")
-        return whole[..., of.start : of.stop]
+        return _columns(_tensor(memory, of.of), of)
     name = of.name if isinstance(of, Row) else of
     if name not in memory:
         raise ValueError(f"there is no tensor {name!r}; there are {', '.join(sorted(memory))}")
     return as_bits(memory[name])
+
+
+def _columns(whole: np.ndarray, part: Part) -> np.ndarray:
+    if not 0 <= part.start < part.stop <= whole.shape[-1]:
+        raise ValueError(f"columns {part.start} to {part.stop} are not in {part.of!r}, which has {whole.shape[-1]}")
+    return whole[..., part.start : part.stop]
 
 
 def _operand(memory: MutableMapping[str, np.ndarray], x: Operand, shape: tuple[int, int]) -> np.ndarray:

@@ -97,7 +97,7 @@ def build_library(
     return chip_library(chip_archive(config, emission=emission, waves=waves, opt=opt))
 
 
-def chip_library(archive: Archive, *, edge: bool = True) -> Path:
+def chip_library(archive: Archive, *, edge: bool = True, memory: str = _MEMORY) -> Path:
     """The library from the chip's objects.
 
     Parameters
@@ -105,9 +105,16 @@ def chip_library(archive: Archive, *, edge: bool = True) -> Path:
     edge
         Simulate a cycle by one call of the model's NBA region where it allows that (:attr:`.Archive.one_edge`), which
         gives the same at about twice the speed.
+    memory
+        Pattern of the array that is the memory behind the chip, in Verilator's words.
+
+    Raises
+    ------
+    BuildFailed
+        When not exactly one array has such a name.
     """
-    memories = [name for name in archive.members() if re.fullmatch(_MEMORY, name)]
+    memories = [name for name in archive.members() if re.fullmatch(memory, name)]
     if len(memories) != 1:
-        raise BuildFailed(f"{archive.name}: {len(memories)} memories {_MEMORY} in {archive.folder}, not one")
+        raise BuildFailed(f"{archive.name}: {len(memories)} memories {memory} in {archive.folder}, not one")
     defines = {"SLUICE_RAM": memories[0]} | ({"SLUICE_EDGE": "1"} if edge and archive.one_edge else {})
     return archive.library(Path(__file__).with_name("rtl_host.cpp").read_text(), defines)

@@ -47,17 +47,15 @@ def read_status(device: Device) -> EccStatus:
 def inject_error(device: Device, address: int, bits: Iterable[int]) -> None:
     """Invert bits of the 64-bit word at a byte address; see :meth:`Device.inject_error`."""
     need_ecc(device)
-    bits = list(bits)
     if not 0 <= address < device.config.hbm_bytes or address % _WORD:
         raise UsageError(
             f"the address of a word must be a multiple of {_WORD} below {device.config.hbm_bytes}, not {address}"
         )
+    mask = 0
     for bit in bits:
         if not 0 <= bit < _BITS:
             allowed = f"0 to {DATA_BITS - 1}, or to {_BITS - 1} for check bits"
             raise UsageError(f"a bit of a word must be {allowed}, not {bit}")
-    mask = 0
-    for bit in bits:
         mask ^= 1 << bit
     slice_, within = divmod(address, device.config.slice_bytes)
     low, high, check = mask & 0xFFFFFFFF, mask >> 32 & 0xFFFFFFFF, mask >> DATA_BITS

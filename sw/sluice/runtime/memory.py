@@ -108,10 +108,9 @@ class SliceAllocator:
             )
         first = places[0][0]
         if apart and self.banks is not None and self.banks.turn_clocks:
-            others = [(other, self._piece(other).count) for other in apart]
+            others = [(other, self.piece(other).count) for other in apart]
             starts = [at + k for at, size in places for k in range(min(self.banks.period, size - count + 1))]
-            loss = {at: -self.banks.bandwidth([*others, (at, count)]) for at in starts}
-            first = min(starts, key=lambda at: (loss[at], at))
+            first = max(starts, key=lambda at: self.banks.bandwidth([*others, (at, count)]))  # of equals the first
         return self._take(Piece(first, count, what))
 
     def reserve(self, first: int, count: int, what: str = "a buffer", parts: Sequence[Piece] = ()) -> int:
@@ -145,9 +144,10 @@ class SliceAllocator:
 
     def release(self, first: int) -> None:
         """Give back what :meth:`alloc` or :meth:`reserve` returned."""
-        del self._used[self._piece(first).first]
+        del self._used[self.piece(first).first]
 
-    def _piece(self, first: int) -> Piece:
+    def piece(self, first: int) -> Piece:
+        """What :meth:`alloc` or :meth:`reserve` put there; ``UsageError`` where none begins."""
         if first not in self._used:
             raise UsageError(f"no buffer in use begins at slice {first}; in use: {sorted(self._used) or 'none'}")
         return self._used[first]

@@ -59,7 +59,7 @@ class MemoryInfo:
         UsageError
             When one of them is not in use.
         """
-        rivals = [allocator._piece(first) for first in together]
+        rivals = [allocator.piece(first) for first in together]
         streams = [(p.first, p.count) for p in rivals]
         bandwidth = banks.bandwidth(streams)
         warnings = ()

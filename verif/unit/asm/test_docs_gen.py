@@ -20,7 +20,8 @@ def test_pages_are_not_stale(name):
     assert docs_gen.render(page, name) == page, "run: python -m sluice.docs_gen"
 
 
-def test_check_finds_a_stale_page(tmp_path, capsys):
+def test_check_finds_a_stale_page(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(docs_gen, "PAGES", {"isa.md": docs_gen.PAGES["isa.md"]})  # some take seconds to make
     for name in docs_gen.PAGES:
         (tmp_path / name).write_text((DOCS / name).read_text())
     assert docs_gen.main(["--check", "--docs", str(tmp_path)]) == 0
