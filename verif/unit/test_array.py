@@ -20,8 +20,9 @@ def run(rows: int, cols: int, latency: int, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("rows, cols, latency, dtype", [
-    (3, 5, 1, "int8"), (8, 8, 1, "int8"), (7, 4, 1, "int8"), (1, 1, 1, "int8"), (3, 4, 3, "int8"), (16, 16, 1, "int8"),
+    (3, 5, 1, "int8"), (8, 8, 1, "int8"), (7, 4, 1, "int8"), (1, 1, 1, "int8"), (3, 4, 3, "int8"),
     (5, 3, 2, "int8+bf16"), pytest.param(3, 5, 4, "bf16", marks=pytest.mark.soak),
+    pytest.param(16, 16, 1, "int8", marks=pytest.mark.soak),
 ])  # fmt: skip
 def test_array(rows, cols, latency, dtype):
     run(rows, cols, latency, dtype)

@@ -11,7 +11,10 @@ from verif.harness import run_verilog, verilog_of
 
 BENCH = "verif.unit.bench_mxu"
 FAULTS = ("act", "act_negative", "weights", "acc", "acc_far", "acc_huge")
-SIZES = [(8, 8, "structural"), (5, 12, "loop"), (12, 5, "loop"), (16, 16, "loop"), (2, 1, "loop")]
+SIZES = [
+    (8, 8, "structural"), (5, 12, "loop"), (12, 5, "loop"), (2, 1, "loop"),
+    pytest.param(16, 16, "loop", marks=pytest.mark.soak),
+]  # fmt: skip
 #: Tests that need no parameter of their own.
 PLAIN = (
     "first_row_after_reset", "every_edge_size", "random_sizes_with_refusals", "extremes_over_the_longest_k",

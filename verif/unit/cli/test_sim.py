@@ -89,6 +89,7 @@ def test_verilog(build, capsys, tmp_path):
         assert re.search(rf"(input|output)[^;]*\b{port}\b", text)
 
 
+@pytest.mark.soak
 def test_waves_of_a_window(build, capsys):
     """Cycles after the doorbell, 10 ns each; a window behind the end leaves a message and no file."""
     argv = ["matmul", "--m", "9", "--k", "9", "--n", "9"]
