@@ -170,7 +170,7 @@ _HASHED = (
 def config_hash(config: ChipConfig) -> int:
     """32-bit hash of what software depends on: the config fields it uses, the encodings and the register map."""
     parts = [f"{name}={getattr(config, name)!r}" for name in _HASHED]
-    for op, spec in isa.OPS.items():
+    for op, spec in isa.ops_of(config).items():
         parts.append(f"{op.name}={int(op)}:" + ",".join(f"{f.name}/{f.width}/{f.signed}" for f in spec.fields))
     parts += [f"{r.name}@{r.offset}" for r in _table(config, 0)]
     return int.from_bytes(hashlib.sha256("\n".join(parts).encode()).digest()[:4], "little")

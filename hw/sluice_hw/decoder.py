@@ -50,7 +50,7 @@ class Decoder(wiring.Component):
         m = Module()
         m.d.comb += [self.verdict.code.eq(isa.Error.ILLEGAL_OPCODE), self.verdict.field.eq(0)]
         with m.Switch(self.word[:isa.OPCODE_BITS]):
-            for op, spec in isa.OPS.items():
+            for op, spec in isa.ops_of(self.config).items():
                 with m.Case(int(op)):
                     m.d.comb += self._check(m, op, spec)
         return m

@@ -17,6 +17,8 @@ from amaranth.hdl import signed, unsigned
 from amaranth.lib import data
 
 from .config import ChipConfig
+from .functions import Function
+from .vector_ops import AluOp, Reduction
 
 __all__ = [
     "ADDRESS_REGISTERS",
@@ -30,17 +32,21 @@ __all__ = [
     "Cause",
     "Error",
     "Field",
+    "Format",
     "Op",
     "OpSpec",
+    "Operand",
     "Reduce",
     "Requant",
     "Residual",
     "Source",
+    "Stream",
     "Unit",
     "decode",
     "encode",
     "field_index",
     "field_range",
+    "ops_of",
     "word_layout",
 ]
 
@@ -83,6 +89,11 @@ class Op(enum.IntEnum):
     VECTOR_RESIDUAL = 26
     LOAD_PARAMS = 27
     VECTOR = 28
+    PASS_SHAPE = 32
+    PASS_MODE = 33
+    PASS_STREAM = 34
+    VECTOR_PASS = 35
+    TRANSPOSE = 36
 
 
 class AccMode(enum.IntEnum):
@@ -124,6 +135,41 @@ class Residual(enum.IntEnum):
     NONE = 0
     FIXED = 1
     FLOAT = 2
+
+
+class Stream(enum.IntEnum):
+    """What a VECTOR_PASS reads and writes, each set by a PASS_STREAM of its own."""
+
+    SOURCE = 0
+    #: Rows that go along with the source's, for operands b and c of the ALUs.
+    X = 1
+    Y = 2
+    RESULT = 3
+    #: A value per row, for all lanes: packed, ``cols`` of them to an accumulator row.
+    COLUMN = 4
+    #: What the reduction gives, packed likewise.
+    REDUCED = 5
+
+
+class Format(enum.IntEnum):
+    """How a lane's 32 bits lie in VMEM."""
+
+    #: All four bytes: fp32 or int32.
+    WORD = 0
+    #: The upper two bytes; the lower two are zero.
+    BF16 = 1
+    #: The lowest byte, sign-extended.
+    INT8 = 2
+
+
+class Operand(enum.IntEnum):
+    """Where operand b or c of an ALU of VECTOR_PASS comes from."""
+
+    K0 = 0
+    K1 = 1
+    X = 2
+    Y = 3
+    COLUMN = 4
 
 
 class Error(enum.IntEnum):
@@ -194,6 +240,12 @@ class OpSpec:
     fields: tuple[Field, ...]
     doc: str
     dispatched: bool = True
+    #: Which chips have it, by :attr:`ChipConfig.is_float` (None: all).
+    float_lanes: bool | None = None
+
+    def on(self, config: ChipConfig) -> bool:
+        """Whether a chip has it."""
+        return self.float_lanes in (None, config.is_float)
 
 
 def _enum(name: str, width: int, kind: type[enum.IntEnum], doc: str) -> Field:
@@ -225,6 +277,14 @@ def _areg(name: str, doc: str) -> Field:
 
 def _stride(name: str, doc: str) -> Field:
     return Field(name, STRIDE_BITS, signed=True, doc=doc)
+
+
+def _alu(name: str) -> tuple[Field, ...]:
+    return (
+        Field(f"use_{name}", 1, doc=f"1: {'begin with' if name == 'first' else 'then'} an ALU operation"),
+        Field(f"{name}_op", 5, hi=max(AluOp), doc="which"),
+        _enum(f"{name}_b", 3, Operand, "operand b:"), _enum(f"{name}_c", 3, Operand, "operand c:"),
+    )  # fmt: skip
 
 
 _LEVEL = Field("level", 3, hi=LOOP_LEVELS - 1, doc="loop level, outermost first")
@@ -293,7 +353,10 @@ OPS: dict[Op, OpSpec] = {
                (*_tokens(), _areg("vmem", "first byte of row 0"), _stride("pitch", "VMEM bytes from row to row"),
                 Field("k", 11, lo=1, hi=lambda c: c.rows, doc="rows read; the rest of the array rows hold zero"),
                 Field("n", 11, lo=1, hi=lambda c: c.col_bytes,
-                      doc="bytes read of a row (int8: columns); the rest hold zero")),
+                      doc="bytes read of a row (int8: columns); the rest hold zero"),
+                Field("transpose", 1, hi=lambda c: int(c.is_float),
+                      doc="the tile lies transposed in VMEM: rows of `k` elements, `pitch` apart, one for each column "
+                          "(n an even number of bytes; chips of bf16)")),
                "Load a weight tile into the second weight registers of the array."),
         OpSpec(Op.PULSE_ARRAY, Unit.MXU,
                (*_tokens(), _areg("vmem", "address of the first row"), _areg("acc", "first accumulator row"),
@@ -342,8 +405,53 @@ OPS: dict[Op, OpSpec] = {
                (*_tokens(), _areg("src", "first source row"), _areg("res", "first residual row"),
                 _areg("dst", "first result byte")),
                "Stream rows through the vector unit into VMEM."),
+        OpSpec(Op.PASS_SHAPE, Unit.VPU,
+               (Field("rows", 16, lo=1, doc="rows"),
+                Field("blocks", 10, lo=1, doc="blocks of a row, `cols` of the chip each but the last"),
+                Field("tail", 11, lo=1, hi=lambda c: c.cols, doc="lanes of the last block"),
+                Field("masked", 1, doc="1: only the first lanes of a row count, the others enter a reduction as its "
+                                       "identity and are stored as +0"),
+                Field("mask_base", 24, signed=True, doc="lanes that count in row 0, over all blocks"),
+                Field("mask_step", 17, signed=True, doc="lanes more from row to row")),
+               "Rows of the VECTOR_PASSes that follow.", float_lanes=True),
+        OpSpec(Op.PASS_MODE, Unit.VPU,
+               (*_alu("first"), Field("use_function", 1, doc="1: then the function"),
+                Field("function", 4, hi=max(Function),
+                      doc=", ".join(f"{f.value} {f.name.lower()}" for f in Function)),
+                *_alu("second"),
+                Field("use_reduce", 1, doc="1: reduce each row, into the stream `reduced`"),
+                _enum("reduction", 2, Reduction, "which:"),
+                Field("store", 1, doc="1: store each row, in the stream `result`"),
+                Field("round", 1, doc="1: round what is stored to bf16 (format `bf16` does so always)"),
+                Field("k0", 32, doc="constant operand, 32 bits"), Field("k1", 32, doc="another")),
+               "Arithmetic of the VECTOR_PASSes that follow: first ALU, function, second ALU, store and reduction; "
+               "operations are numbered as in `vector.md`. A stage's operand a is what the stage before gave. Each of "
+               "the streams x, y and column serves one of the ALUs.", float_lanes=True),
+        OpSpec(Op.PASS_STREAM, Unit.VPU,
+               (_enum("stream", 3, Stream, "the one to set:"), _areg("addr", "first row's first block"),
+                _enum("memory", 1, Source, "accumulator rows or VMEM bytes (column, reduced: always acc);"),
+                _enum("format", 2, Format, "in VMEM;"),
+                _stride("row_step", "accumulator rows or VMEM bytes from row to row; 0: a vector that all rows share"),
+                _stride("block_step", "... from block to block of a row")),
+               "Where a stream of the VECTOR_PASSes that follow lies. Column and reduced hold one value per row, "
+               "`cols` of the chip in an accumulator row, one row after the other; steps and format mean nothing "
+               "there.", float_lanes=True),
+        OpSpec(Op.VECTOR_PASS, Unit.VPU, _tokens(),
+               "Stream rows through the floating-point lanes: a block of a row per cycle, rows by groups of eight, in "
+               "a group block by block.", float_lanes=True),
+        OpSpec(Op.TRANSPOSE, Unit.VPU,
+               (*_tokens(), _areg("src", "first byte of the block"), _areg("dst", "first byte of the result"),
+                _stride("src_pitch", "VMEM bytes from row to row"), _stride("dst_pitch", "... of the result"),
+                Field("k", 11, lo=1, hi=lambda c: max(c.rows, c.cols), doc="rows of the block"),
+                Field("n", 11, lo=1, hi=lambda c: max(c.rows, c.cols), doc="elements of 16 bits of a row")),
+               "Transpose a block of bf16 in VMEM: n rows of k elements come out.", float_lanes=True),
     )
 }
+
+
+def ops_of(config: ChipConfig) -> dict[Op, OpSpec]:
+    """The ops that a chip has: its vector unit is the integer epilogue or floating-point lanes, by its ``dtype``."""
+    return {op: spec for op, spec in OPS.items() if spec.on(config)}
 
 
 def field_index(op: Op, name: str) -> int:
@@ -383,9 +491,11 @@ def encode(op: Op, config: ChipConfig, fields: Mapping[str, int]) -> int:
     Raises
     ------
     ValueError
-        For an unknown field or a value out of range, naming it and what is allowed.
+        For an op that the chip does not have, an unknown field or a value out of range, naming it and what is allowed.
     """
     spec = OPS[op]
+    if not spec.on(config):
+        raise ValueError(f"{op.name} is not an op of chips of {config.dtype}")
     known = {f.name for f in spec.fields}
     for name in fields:
         if name not in known:

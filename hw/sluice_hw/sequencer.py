@@ -32,7 +32,7 @@ def address_fields(op: isa.Op) -> list[str]:
     """Fields of ``op`` that name an address register whose value goes out as ``a``, ``b``, ``c`` of the micro-op."""
     if op is isa.Op.ADDR:
         return []
-    return [f.name for f in isa.OPS[op].fields if f.name in ("hbm", "vmem", "acc", "src", "res", "dst")]
+    return [f.name for f in isa.OPS[op].fields if f.name in ("hbm", "vmem", "acc", "src", "res", "dst", "addr")]
 
 
 def error_layout() -> data.StructLayout:
@@ -413,7 +413,7 @@ class Sequencer(wiring.Component):
         with m.Elif(finish):
             m.d.sync += self.halt_code.eq(data.View(isa.word_layout(isa.Op.HALT), exec_word).code)
 
-        self._resolve(m, exec_word, exec_pc, loops, addresses, out, dest)
+        self._resolve(m, isa.ops_of(self._config), exec_word, exec_pc, loops, addresses, out, dest)
         for i, u in enumerate(_UNITS):
             port = getattr(self, u)
             m.d.comb += [port.valid.eq(offer & dest[i]), port.payload.eq(out)]
@@ -495,7 +495,7 @@ class Sequencer(wiring.Component):
         return m
 
     @staticmethod
-    def _resolve(m: Module, word, pc, loops: LoopLevels, addresses: AddressRegisters, out, dest) -> None:
+    def _resolve(m: Module, ops, word, pc, loops: LoopLevels, addresses: AddressRegisters, out, dest) -> None:
         """The micro-op of ``word`` and the queue it goes to (one-hot)."""
 
         def all_in(mask, flags):
@@ -504,7 +504,7 @@ class Sequencer(wiring.Component):
 
         m.d.comb += [out.word.eq(word), out.pc.eq(pc)]
         with m.Switch(data.View(isa.word_layout(isa.Op.HALT), word).opcode):
-            for op, spec in isa.OPS.items():
+            for op, spec in ops.items():
                 if not spec.dispatched:
                     continue
                 view = data.View(isa.word_layout(op), word)

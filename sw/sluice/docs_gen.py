@@ -153,7 +153,8 @@ def _rows(spec: isa.OpSpec, keep: Callable[[isa.Field], bool]) -> tuple[list[str
 def _op_table(op: Op, spec: isa.OpSpec) -> list[str]:
     tokens = {f.name for f in isa.OPS[Op.SYNC].fields if f.name != "unit"} if _has_tokens(spec) else set()
     rows, end = _rows(spec, lambda f: f.name not in tokens)
-    out = [f"### {op.name}", "", f"Opcode {int(op)}, {_unit_name(spec)}. {spec.doc}", ""]
+    chips = {None: "", True: ", chips of bf16", False: ", chips of int8"}[spec.float_lanes]
+    out = [f"### {op.name}", "", f"Opcode {int(op)}, {_unit_name(spec)}{chips}. {spec.doc}", ""]
     if tokens:
         out += ["Begins with the [token fields](#tokens).", ""]
     if rows:

@@ -51,10 +51,10 @@ def illegal_words(config: ChipConfig, rng: random.Random) -> list[IllegalWord]:
     reserved bits (the first bad field is the one that is named), reserved bits alone, rings with other strides."""
     out = []
     for code in range(1 << isa.OPCODE_BITS):
-        if code not in [int(op) for op in isa.OPS]:
+        if code not in [int(op) for op in isa.ops_of(config)]:
             word = code | rng.getrandbits(isa.WORD_BITS - isa.OPCODE_BITS) << isa.OPCODE_BITS
             out.append(IllegalWord(word, Error.ILLEGAL_OPCODE, 0, f"opcode {code}"))
-    for op, spec in isa.OPS.items():
+    for op, spec in isa.ops_of(config).items():
         base = isa.encode(op, config, {})
         used = isa.OPCODE_BITS + sum(f.width for f in spec.fields)
         for number, field in enumerate(spec.fields, 1):

@@ -229,7 +229,7 @@ async def illegal_fields(dut):
     bench = await Bench.create(dut)
     rng = seeded("illegal")
     count = 0
-    for op, spec in isa.OPS.items():
+    for op, spec in isa.ops_of(CONFIG).items():
         used = isa.OPCODE_BITS + sum(f.width for f in spec.fields)
         for number, f in enumerate(spec.fields, 1):
             assert isa.field_index(op, f.name) == number
@@ -257,7 +257,7 @@ async def illegal_fields(dut):
 async def illegal_opcodes(dut):
     bench = await Bench.create(dut)
     for code in range(1 << isa.OPCODE_BITS):
-        if code not in list(isa.OPS):
+        if code not in list(isa.ops_of(CONFIG)):
             await expect_error(bench, [code | 0xFFFF << 20], Error.ILLEGAL_OPCODE, 5, 0, at=5)
 
 

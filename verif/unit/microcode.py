@@ -19,7 +19,7 @@ CONFIG = ChipConfig(
     vpu_queue=2, token_max=5,
 )
 
-_ADDRESSES = ("hbm", "vmem", "acc", "src", "res", "dst")
+_ADDRESSES = ("hbm", "vmem", "acc", "src", "res", "dst", "addr")
 
 
 @dataclass
@@ -127,7 +127,12 @@ def unpack(layout: data.Layout, bits: int) -> dict | list | int:
     return bits
 
 
-DISPATCHED = [op for op, spec in isa.OPS.items() if spec.dispatched]
+DISPATCHED = [op for op, spec in isa.ops_of(CONFIG).items() if spec.dispatched]
+
+
+def with_op(config: ChipConfig, op: Op) -> ChipConfig:
+    """The configuration, or one of the other ``dtype`` when its chips do not have the op."""
+    return config if isa.OPS[op].on(config) else config.replace(dtype="int8" if config.is_float else "bf16")
 
 
 def random_fields(op: Op, rng: random.Random, config: ChipConfig = CONFIG) -> dict[str, int]:

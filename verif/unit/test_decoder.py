@@ -7,7 +7,7 @@ from sluice_hw.decoder import Decoder
 from verif.harness import run_bench
 from verif.unit.microcode import CONFIG
 
-CONFIGS = {"odd": CONFIG, "tiny": preset("tiny"), "v1": preset("v1")}
+CONFIGS = {"odd": CONFIG, "bf16": preset("tiny").replace(name="bf16", dtype="bf16"), "v1": preset("v1")}
 
 
 @pytest.mark.parametrize("config", CONFIGS)

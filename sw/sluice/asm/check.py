@@ -9,6 +9,7 @@ from sluice_hw.config import ChipConfig
 from sluice_hw.isa import Op
 
 from .errors import ProgramError
+from .pass_mode import mode_problem, needed_streams
 from .program import Program
 from .words import WordError, check_word
 
@@ -20,7 +21,8 @@ def check(program: Program, config: ChipConfig) -> None:
 
     Words: legal one by one, and no more than the microcode store holds. Loops: each LOOP ends at an END of its level,
     levels rise inwards. A HALT stands outside of every loop. Units: every op has the setup words that it needs before
-    it, segments do not overlap, clamps make sense, no unit exchanges tokens with itself.
+    it, segments do not overlap, clamps make sense, a pass has a result and uses a stream once, no unit exchanges tokens
+    with itself.
 
     Raises
     ------
@@ -84,6 +86,7 @@ def _check_units(
     segments: dict[int, tuple[int, int]] = {}
     shape: dict[str, int] = {}
     mode: dict[str, int] = {}
+    pass_mode: dict[str, int] = {}
 
     def need(pc: int, op: Op, what: object, text: str) -> None:
         if what not in seen:
@@ -113,6 +116,8 @@ def _check_units(
             need(pc, op, (Op.DMA_SHAPE, int(unit)), f"DMA_SHAPE unit={isa.Unit(unit).name.lower()}")
         elif op is Op.LOAD_WEIGHTS:
             seen.add(op)
+            if f["transpose"] and f["n"] % 2:
+                report(pc, f"LOAD_WEIGHTS n must be even with transpose, not {f['n']}")
         elif op is Op.PULSE_ARRAY:
             need(pc, op, Op.LOAD_WEIGHTS, "LOAD_WEIGHTS")
             need(pc, op, Op.FEED_SHAPE, "FEED_SHAPE")
@@ -126,6 +131,23 @@ def _check_units(
                 need(pc, op, Op.VECTOR_RESIDUAL, "VECTOR_RESIDUAL")
             if mode.get("bias") or (mode.get("per_channel") and not mode["wide"]):
                 need(pc, op, Op.LOAD_PARAMS, "LOAD_PARAMS")
+        elif op is Op.PASS_SHAPE:
+            seen.add(op)
+        elif op is Op.PASS_MODE:
+            seen.add(op)
+            pass_mode = f
+        elif op is Op.PASS_STREAM:
+            seen.add((op, f["stream"]))
+        elif op is Op.VECTOR_PASS:
+            need(pc, op, Op.PASS_SHAPE, "PASS_SHAPE")
+            need(pc, op, Op.PASS_MODE, "PASS_MODE")
+            if not pass_mode:
+                continue
+            problem = mode_problem(pass_mode)
+            if problem:
+                report(pc, f"VECTOR_PASS {problem}")
+            for stream in needed_streams(pass_mode):
+                need(pc, op, (Op.PASS_STREAM, stream), f"PASS_STREAM stream={stream.name.lower()}")
 
 
 def _check_segments(

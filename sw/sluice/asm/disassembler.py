@@ -88,6 +88,8 @@ def format_op(op: Op, fields: dict[str, int], config: ChipConfig, *, structured:
 
     if "unit" in fields:
         put(f"unit={text_fields.format_value('unit', fields['unit'])}", "unit")  # which queue: never left out
+    elif op is Op.PASS_STREAM:
+        put(f"stream={text_fields.format_value('stream', fields['stream'])}", "stream")
     elif op is Op.ADDR:
         put(f"r{fields['reg']}", "reg")
         if fields["add_param"]:

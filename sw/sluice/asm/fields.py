@@ -14,6 +14,8 @@ from collections.abc import Iterable
 
 from sluice_hw import isa
 from sluice_hw.config import ChipConfig
+from sluice_hw.functions import Function
+from sluice_hw.vector_ops import AluOp, Reduction
 
 __all__ = [
     "ADDRESS_FIELDS",
@@ -30,7 +32,7 @@ __all__ = [
 ]
 
 #: Fields that hold the number of an address register.
-ADDRESS_FIELDS = frozenset({"reg", "hbm", "vmem", "acc", "src", "res", "dst"})
+ADDRESS_FIELDS = frozenset({"reg", "hbm", "vmem", "acc", "src", "res", "dst", "addr"})
 #: Fields that hold the number of a parameter register.
 PARAM_FIELDS = frozenset({"param"})
 #: Fields with named values.
@@ -41,9 +43,18 @@ ENUM_FIELDS: dict[str, type[enum.IntEnum]] = {
     "reduce": isa.Reduce,
     "requant": isa.Requant,
     "residual": isa.Residual,
+    "stream": isa.Stream,
+    "memory": isa.Source,
+    "format": isa.Format,
+    "function": Function,
+    "reduction": Reduction,
+    **{f"{alu}_op": AluOp for alu in ("first", "second")},
+    **{f"{alu}_{operand}": isa.Operand for alu in ("first", "second") for operand in "bc"},
 }
 #: Fields that read best in hexadecimal.
 HEX_FIELDS = frozenset({"base", "multiplier", "m1", "m2", "mo", "ring"})
+#: Fields of 32 bits that hold fp32 or an integer: a number with a point or an exponent is fp32.
+WORD_FIELDS = frozenset({"k0", "k1"})
 
 _INT = re.compile(r"[+-]?(0[xX][0-9a-fA-F_]+|0[bB][01_]+|[0-9][0-9_]*)\Z")
 _TOKEN = re.compile(r"(?P<unit>[a-z]+)(?:@(?P<when>[a-z]+)\((?P<levels>[^()]*)\))?\Z")
@@ -85,6 +96,8 @@ def parse_value(name: str, text: str) -> int:
     try:
         return parse_int(text)
     except ValueError:
+        if name in WORD_FIELDS:
+            return parse_float(text)
         raise ValueError(f"must be a number, not {text!r}") from None
 
 
@@ -98,7 +111,19 @@ def format_value(name: str, value: int) -> str:
         return ENUM_FIELDS[name](value).name.lower()
     if name in HEX_FIELDS:
         return f"{value:#x}"
+    if name in WORD_FIELDS:
+        return _format_word(value)
     return str(value)
+
+
+def _format_word(bits: int) -> str:
+    """A number with a point or an exponent for what is a normal number in fp32, else an integer."""
+    if not 0 < bits >> 23 & 0xFF < 255:
+        return str(bits) if bits < 1 << 16 else f"{bits:#x}"
+    text = format_float(bits)
+    if text is None:
+        raise AssertionError(f"{bits:#x} is a finite number")
+    return text if "." in text or "e" in text else f"{text}.0"
 
 
 def float_bits(value: float) -> int:

@@ -37,6 +37,9 @@ def check_word(word: int, config: ChipConfig) -> tuple[isa.Op, dict[str, int]]:
         op = isa.Op(code)
     except ValueError:
         raise WordError(isa.Error.ILLEGAL_OPCODE, 0, f"opcode {code} is not implemented") from None
+    if not isa.OPS[op].on(config):
+        reason = f"{op.name} is not an op of chips of {config.dtype}"
+        raise WordError(isa.Error.ILLEGAL_OPCODE, 0, reason)
     used = isa.OPCODE_BITS + sum(f.width for f in isa.OPS[op].fields)
     _, fields = isa.decode(word & ((1 << used) - 1))
     for number, f in enumerate(isa.OPS[op].fields, 1):

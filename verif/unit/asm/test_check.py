@@ -10,6 +10,7 @@ from sluice_hw.config import preset
 from sluice_hw.isa import Op, Unit
 
 TINY = preset("tiny")
+BF16 = TINY.replace(name="bf16", dtype="bf16")
 FEED = "feed_shape n0=4 s0=8 segments=2\nfeed_segment index=0 lo=0 hi=4\n"
 
 
@@ -45,6 +46,46 @@ def test_problems(text, line, message):
     with pytest.raises(ProgramError) as problems:
         check(program, TINY)
     assert any(message in text for _, text in problems.value.problems)
+
+
+PASS = "pass_shape rows=2\npass_stream stream=source addr=r1\npass_stream stream=result addr=r2\n"
+
+
+@pytest.mark.parametrize("text, line, message", [
+    ("pass_mode store\nvector_pass\nhalt", 2, "VECTOR_PASS needs PASS_SHAPE before it"),
+    (PASS + "vector_pass\nhalt", 4, "VECTOR_PASS needs PASS_MODE before it"),
+    (PASS + "pass_mode\nvector_pass\nhalt", 5, "VECTOR_PASS needs store or use_reduce in its PASS_MODE"),
+    ("pass_shape\npass_mode store\npass_stream stream=result\nvector_pass\nhalt", 4,
+     "VECTOR_PASS needs PASS_STREAM stream=source before it"),
+    (PASS + "pass_mode use_reduce\nvector_pass\nhalt", 5, "VECTOR_PASS needs PASS_STREAM stream=reduced before it"),
+    (PASS + "pass_mode store use_first first_c=x\nvector_pass\nhalt", 5,
+     "VECTOR_PASS needs PASS_STREAM stream=x before it"),
+    (PASS + "pass_mode store use_second second_b=column\nvector_pass\nhalt", 5,
+     "VECTOR_PASS needs PASS_STREAM stream=column before it"),
+    (PASS + "pass_stream stream=y\npass_mode store use_first first_b=y use_second second_c=y\nvector_pass\nhalt", 6,
+     "VECTOR_PASS uses the stream y in both ALUs; each stream serves one"),
+    ("load_weights n=5 transpose\nhalt", 1, "LOAD_WEIGHTS n must be even with transpose, not 5"),
+])
+def test_problems_of_passes(text, line, message):
+    with pytest.raises(AsmError) as error:
+        assemble(text, BF16)
+    assert (error.value.line, message in str(error.value)) == (line, True), error.value
+
+
+def test_passes():
+    """Operands of an ALU that is not used need no stream, and one ALU may use a stream twice."""
+    text = """pass_shape rows=300 blocks=3 tail=5 masked mask_base=-4 mask_step=1
+pass_mode use_first first_op=mul_add first_b=x first_c=x use_function function=gelu second_b=x second_c=y store k1=0.5
+pass_stream stream=source addr=r1
+pass_stream stream=x addr=r3 memory=vmem format=bf16 row_step=256 block_step=-16
+pass_stream stream=result addr=r2 row_step=1 block_step=300
+vector_pass wait=mxu signal=st
+transpose src=r1 dst=r2 src_pitch=16 dst_pitch=-16 k=3 n=8
+load_weights vmem=r4 pitch=16 k=4 n=6 transpose
+halt
+"""
+    program = assemble(text, BF16)
+    assert disassemble(program, BF16) == ".config bf16\n" + text
 
 
 def test_all_problems_are_listed():

@@ -9,6 +9,7 @@ from sluice.asm.fields import ADDRESS_FIELDS, ENUM_FIELDS
 from sluice_hw import isa
 from sluice_hw.config import preset
 from sluice_hw.isa import Error, Op
+from verif.unit.microcode import with_op
 
 TINY = preset("tiny")
 PARAM = "param"
@@ -23,42 +24,45 @@ def numeric_fields():
 
 @pytest.mark.parametrize("op, field", list(numeric_fields()))
 def test_edges_of_every_field(op, field):
-    lo, hi = isa.field_range(field, TINY)
+    config = with_op(TINY, op)
+    lo, hi = isa.field_range(field, config)
     for value in (lo, hi):
-        word = assemble(f"{op.name.lower()} {field.name}={value}", TINY, check=False).words[0]
-        assert check_word(word, TINY)[1][field.name] == value
+        word = assemble(f"{op.name.lower()} {field.name}={value}", config, check=False).words[0]
+        assert check_word(word, config)[1][field.name] == value
     for value in (lo - 1, hi + 1):
         with pytest.raises(AsmError) as error:
-            assemble(f"# first\n  {op.name.lower()} {field.name}={value}", TINY, file="a.s", check=False)
+            assemble(f"# first\n  {op.name.lower()} {field.name}={value}", config, file="a.s", check=False)
         column = 3 + len(op.name) + 1 + len(field.name) + 1
         assert str(error.value) == f"a.s:2:{column}: {op.name} {field.name} must be {lo} to {hi}, not {value}"
 
 
 @pytest.mark.parametrize("op, field", list(numeric_fields()))
 def test_words_beyond_the_edges_are_refused_as_the_chip_does(op, field):
-    lo, hi = isa.field_range(field, TINY)
+    config = with_op(TINY, op)
+    lo, hi = isa.field_range(field, config)
     at = isa.OPCODE_BITS
     for f in isa.OPS[op].fields:
         if f.name == field.name:
             break
         at += f.width
-    clean = isa.encode(op, TINY, {}) & ~(((1 << field.width) - 1) << at)
+    clean = isa.encode(op, config, {}) & ~(((1 << field.width) - 1) << at)
     smallest = -(1 << (field.width - 1)) if field.signed else 0
     largest = smallest + (1 << field.width) - 1
     for value in {lo - 1, hi + 1, smallest, largest}:
         if smallest <= value <= largest and not lo <= value <= hi:
             with pytest.raises(WordError) as error:
-                check_word(clean | (value & ((1 << field.width) - 1)) << at, TINY)
+                check_word(clean | (value & ((1 << field.width) - 1)) << at, config)
             assert error.value.code is Error.ILLEGAL_FIELD
             assert error.value.field == isa.field_index(op, field.name)
 
 
 @pytest.mark.parametrize("op", Op, ids=lambda op: op.name)
 def test_reserved_bits(op):
+    config = with_op(TINY, op)
     used = isa.OPCODE_BITS + sum(f.width for f in isa.OPS[op].fields)
     for bit in {used, 255} if used < 256 else set():
         with pytest.raises(WordError, match=f"{op.name} has reserved bits set") as error:
-            check_word(isa.encode(op, TINY, {}) | 1 << bit, TINY)
+            check_word(isa.encode(op, config, {}) | 1 << bit, config)
         assert error.value.code is Error.RESERVED_BITS
         assert error.value.field == len(isa.OPS[op].fields) + 1
 
@@ -69,6 +73,16 @@ def test_opcodes_that_are_not_built():
         with pytest.raises(WordError, match=f"opcode {code} is not implemented") as error:
             check_word(code, TINY)
         assert (error.value.code, error.value.field) == (Error.ILLEGAL_OPCODE, 0)
+
+
+@pytest.mark.parametrize("op", [op for op in Op if op not in isa.ops_of(TINY)], ids=lambda op: op.name)
+def test_ops_of_other_chips(op):
+    message = f"{op.name} is not an op of chips of int8"
+    with pytest.raises(WordError, match=message) as error:
+        check_word(isa.encode(op, with_op(TINY, op), {}), TINY)
+    assert (error.value.code, error.value.field) == (Error.ILLEGAL_OPCODE, 0)
+    with pytest.raises(AsmError, match=f"1:1: {message}"):
+        assemble(op.name.lower(), TINY)
 
 
 @pytest.mark.parametrize("text, place, message", [

@@ -12,6 +12,7 @@ from sluice_hw import isa
 from sluice_hw.config import preset
 from sluice_hw.isa import Op
 from verif.unit.asm.words import random_fields, random_word
+from verif.unit.microcode import with_op
 
 SEED = int(os.environ.get("SLUICE_SEED", "1"))
 CONFIGS = [preset("tiny"), preset("v1"), preset("tiny").replace(name="custom", rows=5, cols=3, acc_bytes=24 * 40)]
@@ -27,6 +28,7 @@ def round_trip(words: list[int], config) -> str:
 @pytest.mark.parametrize("op", Op, ids=lambda op: op.name)
 def test_every_op(op, config):
     rng = random.Random(f"{SEED} {op.name}")
+    config = with_op(config, op)
     for _ in range(150):
         word = random_word(op, config, rng)
         text = round_trip([word], config)
@@ -37,7 +39,7 @@ def test_sequences_of_random_words():
     config = CONFIGS[0]
     rng = random.Random(SEED)
     for _ in range(60):
-        ops = rng.choices([*Op, Op.LOOP, Op.LOOP, Op.END, Op.END, Op.END], k=rng.randrange(1, 25))
+        ops = rng.choices([*isa.ops_of(config), Op.LOOP, Op.LOOP, Op.END, Op.END, Op.END], k=rng.randrange(1, 25))
         words = []
         for op in ops:
             f = random_fields(op, config, rng)
@@ -68,8 +70,10 @@ def test_illegal_words_round_trip_unchecked():
 
 def test_every_default_is_left_out():
     for op in Op:
-        text = disassemble(Program([isa.encode(op, CONFIGS[0], {})]), CONFIGS[0]).splitlines()[-1]
-        named = {Op.ADDR: " r0", Op.LOOP: " 0", Op.END: " 0", Op.SYNC: " unit=ld", Op.DMA_SHAPE: " unit=ld"}.get(op, "")
+        config = with_op(CONFIGS[0], op)
+        text = disassemble(Program([isa.encode(op, config, {})]), config).splitlines()[-1]
+        named = {Op.ADDR: " r0", Op.LOOP: " 0", Op.END: " 0", Op.SYNC: " unit=ld", Op.DMA_SHAPE: " unit=ld",
+                 Op.PASS_STREAM: " stream=source"}.get(op, "")
         assert text == op.name.lower() + named
 
 
@@ -84,6 +88,19 @@ def test_scales_are_decimal_where_that_is_exact():
         assert ("scale=" in text) == finite
     assert "scale=0.1 " in disassemble(Program([isa.encode(
         Op.VECTOR_MODE, config, {"requant": isa.Requant.FLOAT, "multiplier": fields.float_bits(0.1)})]), config)
+
+
+def test_constants_of_passes_are_numbers_where_they_look_like_some():
+    config = with_op(CONFIGS[0], Op.PASS_MODE)
+    rng = random.Random(SEED)
+    told = {0: None, 1: "1", 0xFFFF: "65535", 0x10000: "0x10000", 0x3F800000: "1.0", 0xBF000000: "-0.5",
+            0xFF800000: "0xff800000", 0x7FC00000: "0x7fc00000", 0x80000000: "0x80000000", 0x7F7FFFFF: "3.4028235e+38",
+            0x00800000: "1.1754944e-38"}
+    for bits in [*told, *(rng.getrandbits(32) for _ in range(300))]:
+        word = isa.encode(Op.PASS_MODE, config, {"store": 1, "k0": bits, "k1": bits})
+        text = round_trip([word], config).splitlines()[-1]
+        if told.get(bits):
+            assert text == f"pass_mode store k0={told[bits]} k1={told[bits]}"
 
 
 def test_sugar_equals_plain_fields():
@@ -108,7 +125,7 @@ def test_field_kinds_follow_the_tables():
     for spec in isa.OPS.values():
         for f in spec.fields:
             assert (f.name in fields.ADDRESS_FIELDS) == f.doc.startswith("address register"), f.name
-            if f.name in fields.ENUM_FIELDS and f.name != "unit":
+            if f.name in fields.ENUM_FIELDS and f.name not in ("unit", "first_op", "second_op"):
                 kind = fields.ENUM_FIELDS[f.name]
                 assert all(f"{k.value} {k.name.lower()}" in f.doc for k in kind), f.name
 
@@ -132,8 +149,8 @@ def test_program_refuses_words_that_do_not_fit():
 
 
 def test_check_word_agrees_with_encode():
-    config = CONFIGS[0]
     rng = random.Random(SEED)
     for op in Op:
+        config = with_op(CONFIGS[0], op)
         f = random_fields(op, config, rng)
         assert check_word(isa.encode(op, config, f), config) == (op, f)
