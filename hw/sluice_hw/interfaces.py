@@ -10,8 +10,8 @@ from . import isa
 from .config import ChipConfig
 
 __all__ = [
-    "VMEM_LATENCY", "AccReadSignature", "SlicePortSignature", "UnitSignature", "VmemReadSignature",
-    "VmemWriteSignature",
+    "VMEM_LATENCY", "AccReadSignature", "AccWriteSignature", "SlicePortSignature", "UnitSignature",
+    "VmemReadSignature", "VmemWriteSignature",
     "op_layout", "vmem_write_layout",
 ]
 
@@ -85,6 +85,16 @@ class AccReadSignature(Signature):
             "req": Out(stream.Signature(data.StructLayout({"row": ADDR_BITS}))),
             "rsp_valid": In(1),
             "rsp_data": In(data.ArrayLayout(32, cols)),
+        })
+
+
+class AccWriteSignature(Signature):
+    """Requester's view of the accumulators' write port (chips of bf16): whole rows, seen by reads granted later."""
+
+    def __init__(self, cols: int) -> None:
+        self.cols = cols
+        super().__init__({
+            "req": Out(stream.Signature(data.StructLayout({"row": ADDR_BITS, "data": data.ArrayLayout(32, cols)}))),
         })
 
 

@@ -19,7 +19,7 @@ from ..emit.grid import Grid
 from ..vector_ops import Reduction
 from .alu import clean, rank
 
-__all__ = ["NO_INDEX", "ReduceLane", "ReduceTreeCell", "RowReducer"]
+__all__ = ["NO_INDEX", "ReduceLane", "ReduceTreeCell", "RowReducer", "reduce_latency"]
 
 #: ARGMAX of nothing.
 NO_INDEX = 0x7FFFFFFF
@@ -183,6 +183,11 @@ class ReduceTreeCell(Component):
         return m
 
 
+def reduce_latency(cols: int) -> int:
+    """Cycles from a row's last block to its result, of so many lanes."""
+    return ReduceLane.LATENCY + (cols - 1).bit_length() * ReduceTreeCell.LATENCY
+
+
 class RowReducer(Component):
     """Lanes and tree: blocks of rows in, one value per row out, in the order of the rows' last blocks.
 
@@ -234,7 +239,7 @@ class RowReducer(Component):
     @property
     def latency(self) -> int:
         """Cycles from a row's last block to its result."""
-        return ReduceLane.LATENCY + (self._cols - 1).bit_length() * ReduceTreeCell.LATENCY
+        return reduce_latency(self._cols)
 
     def elaborate(self, platform) -> Module:
         m = Module()
