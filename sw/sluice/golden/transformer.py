@@ -13,7 +13,7 @@ import numpy as np
 
 from sluice.golden.functions import Function
 from sluice.golden.vector_ops import AluOp, Reduction
-from sluice.golden.vector_program import Alu, Column, Mask, Matmul, Part, Pass, Reduce, Row, Step
+from sluice.golden.vector_program import Alu, Column, Mask, Matmul, Part, Pass, Reduce, Row, Space, Step
 
 __all__ = ["ENCODER_WEIGHTS", "attention", "encoder_layer", "gelu", "layer_norm", "rms_norm", "rotary", "softmax"]
 
@@ -27,7 +27,8 @@ ENCODER_WEIGHTS = (
 )  # fmt: skip
 
 
-def softmax(src: str, dst: str, *, scale: float = 1.0, mask: Mask | None = None, bf16: bool = False) -> list[Step]:
+def softmax(src: str | Part, dst: str, *, scale: float = 1.0, mask: Mask | None = None, bf16: bool = False
+            ) -> list[Step]:  # fmt: skip
     """Softmax of ``scale * src`` over each row; three passes.
 
     Lanes outside of the mask become 0. A row in which nothing counts, or of -inf alone, becomes zeros (float64 by the
@@ -122,16 +123,19 @@ def attention(q: str | Part, k: str | Part, v: str | Part, dst: str, *, size: in
     ]
 
 
-def encoder_layer(src: str, dst: str, *, weights: str, hidden: int, heads: int, eps: float = 1e-12,
+def encoder_layer(src: str, dst: str, *, weights: str, sequence: int, hidden: int, heads: int, eps: float = 1e-12,
                   causal: bool = False) -> list[Step]:  # fmt: skip
     """One layer of BERT's shape: attention of all heads, residual, LayerNorm; two matrices with GELU between, the same.
+
+    The scores of all heads are the rows of one tensor, head after head, so that softmax is one sequence of passes. A
+    causal mask begins anew with each head: then each has its own.
 
     Parameters
     ----------
     src
         (sequence, hidden), bf16.
     dst
-        The result, (sequence, hidden), bf16. A tensor ``dst.context`` of that shape must be there.
+        The result, (sequence, hidden), bf16.
     weights
         Prefix of the tensors' names in :data:`ENCODER_WEIGHTS`.
 
@@ -143,7 +147,9 @@ def encoder_layer(src: str, dst: str, *, weights: str, hidden: int, heads: int, 
     if hidden % heads:
         raise ValueError(f"heads must divide hidden: {heads} does not divide {hidden}")
     size = hidden // heads
-    context, middle, normed = f"{dst}.context", f"{dst}.middle", f"{dst}.normed"
+    scale = 1.0 / math.sqrt(size)
+    scores, probabilities, mixed, context = (f"{dst}.{name}" for name in ("scores", "weights", "heads", "context"))
+    middle, normed = f"{dst}.middle", f"{dst}.normed"
 
     def linear(a: str, name: str, out: str) -> Matmul:
         return Matmul(out, a, f"{weights}{name}", transposed=True)
@@ -158,16 +164,29 @@ def encoder_layer(src: str, dst: str, *, weights: str, hidden: int, heads: int, 
                         bf16=True),
         ]  # fmt: skip
 
+    def of_head(tensor: str, head: int) -> Part:
+        return Part(f"{dst}.{tensor}", head * size, (head + 1) * size)
+
+    def rows_of(tensor: str, head: int, cols: int = sequence) -> Part:
+        return Part(tensor, 0, cols, rows=(head * sequence, (head + 1) * sequence))
+
     program: list[Step] = []
     for name in ("query", "key", "value"):
         out = f"{dst}.{name}"
         bias = Alu(AluOp.ADD, Row(f"{weights}{name}.bias"))
         program += [linear(src, name, out), Pass(out, first=bias, dst=out, bf16=True)]
+    program.append(Space(scores, heads * sequence, sequence))
     for head in range(heads):
-        part, out = (head * size, (head + 1) * size), f"{dst}.head{head}"
-        q, k, v = (Part(f"{dst}.{name}", *part) for name in ("query", "key", "value"))
-        program += attention(q, k, v, out, size=size, causal=causal)
-        program.append(Pass(out, dst=Part(context, *part), bf16=True))
+        program.append(Matmul(rows_of(scores, head), of_head("query", head), of_head("key", head), transposed=True))
+    if not causal:
+        program += softmax(scores, probabilities, scale=scale, bf16=True)
+    program += [Space(mixed, heads * sequence, size), Space(context, sequence, hidden)]
+    for head in range(heads):
+        out, shares = rows_of(mixed, head, size), rows_of(probabilities, head)
+        if causal:
+            shares = f"{probabilities}{head}"
+            program += softmax(rows_of(scores, head), shares, scale=scale, mask=Mask(1, 1), bf16=True)
+        program += [Matmul(out, shares, of_head("value", head)), Pass(out, dst=of_head("context", head), bf16=True)]
     program += closing(context, "mix", src, normed)
     program += [linear(normed, "up", middle), *gelu(middle, middle, bias=f"{weights}up.bias", bf16=True)]
     return program + closing(middle, "down", normed, dst)

@@ -24,8 +24,8 @@ from sluice.golden.numerics_float import fp32_bits
 from sluice.golden.vector_ops import AluOp, Reduction, alu, as_bits, reduce_rows
 
 __all__ = [
-    "Alu", "Column", "Mask", "Matmul", "Operand", "Part", "Pass", "Reduce", "Resolved", "Row", "Step", "resolve",
-    "run", "store",
+    "Alu", "Column", "Mask", "Matmul", "Operand", "Part", "Pass", "Reduce", "Resolved", "Row", "Space", "Step",
+    "resolve", "run", "store",
 ]  # fmt: skip
 
 
@@ -45,11 +45,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Part:
-    """Columns ``start`` up to ``stop`` of a tensor or of a shared vector: another address, the same walk."""
+    """Columns ``start`` up to ``stop`` of a tensor or of a shared vector: another address, the same walk.
+
+    ``rows``, first and one past the last, are those of a tensor that belong to it, every ``step``-th; None: all.
+    """
 
     of: str | Row
     start: int
     stop: int
+    rows: tuple[int, int] | None = None
+    step: int = 1
 
 
 Operand = str | Row | Column | Part | float
@@ -103,15 +108,27 @@ class Pass:
 
 @dataclass(frozen=True)
 class Matmul:
-    """``dst = a @ b`` (or ``a @ b.T``) on the array: bf16 operands (fp32 patterns that are bf16), fp32 result."""
+    """``dst = a @ b`` (or ``a @ b.T``) on the array: bf16 operands (fp32 patterns that are bf16), fp32 result.
 
-    dst: str
+    A part as ``dst`` must have been made by a :class:`Space`.
+    """
+
+    dst: str | Part
     a: str | Part
     b: str | Part
     transposed: bool = False
 
 
-Step = Pass | Matmul
+@dataclass(frozen=True)
+class Space:
+    """A new tensor of zeros, for steps that write parts of it."""
+
+    dst: str
+    rows: int
+    cols: int
+
+
+Step = Pass | Matmul | Space
 
 
 def run(program: Sequence[Step], memory: MutableMapping[str, np.ndarray], *, lanes: int, rows: int = 128) -> None:
@@ -133,9 +150,12 @@ def run(program: Sequence[Step], memory: MutableMapping[str, np.ndarray], *, lan
     """
     for number, step in enumerate(program):
         try:
-            if isinstance(step, Matmul):
+            if isinstance(step, Space):
+                memory[step.dst] = np.zeros((step.rows, step.cols), np.uint32)
+            elif isinstance(step, Matmul):
                 a, b = _bf16(_tensor(memory, step.a)), _bf16(_tensor(memory, step.b))
-                memory[step.dst] = fp32_bits(matmul_bf16(a, b.T if step.transposed else b, rows=rows))
+                result = fp32_bits(matmul_bf16(a, b.T if step.transposed else b, rows=rows))
+                _put(memory, step.dst, result)
             else:
                 _pass(step, memory, lanes)
         except ValueError as error:
@@ -191,13 +211,19 @@ def _pass(step: Pass, memory: MutableMapping[str, np.ndarray], lanes: int) -> No
 
 def store(memory: MutableMapping[str, np.ndarray], step: Pass, rows: np.ndarray) -> None:
     """Put the rows that a pass gives where its ``dst`` is."""
-    value = rows[0] if _tensor(memory, step.src).ndim == 1 else rows
-    if isinstance(step.dst, str):
-        memory[step.dst] = value
+    _put(memory, step.dst, rows[0] if _tensor(memory, step.src).ndim == 1 else rows)
+
+
+def _put(memory: MutableMapping[str, np.ndarray], dst: str | Part, value: np.ndarray) -> None:
+    if isinstance(dst, str):
+        memory[dst] = value
         return
-    whole = _tensor(memory, step.dst.of).copy()
-    _columns(whole, step.dst)[...] = value
-    memory[step.dst.of] = whole
+    whole = _tensor(memory, dst.of).copy()
+    part = _columns(whole, dst)
+    if part.shape != value.shape:
+        raise ValueError(f"{dst!r} must have shape {value.shape}, not {part.shape}")
+    part[...] = value
+    memory[dst.of] = whole
 
 
 def _tensor(memory: MutableMapping[str, np.ndarray], of: str | Row | Part) -> np.ndarray:
@@ -212,6 +238,11 @@ def _tensor(memory: MutableMapping[str, np.ndarray], of: str | Row | Part) -> np
 def _columns(whole: np.ndarray, part: Part) -> np.ndarray:
     if not 0 <= part.start < part.stop <= whole.shape[-1]:
         raise ValueError(f"columns {part.start} to {part.stop} are not in {part.of!r}, which has {whole.shape[-1]}")
+    if part.rows is not None:
+        first, end = part.rows
+        if whole.ndim != 2 or not 0 <= first < end <= len(whole) or part.step < 1:
+            raise ValueError(f"rows {first} to {end} by {part.step} are not in {part.of!r}, which has {len(whole)}")
+        whole = whole[first : end : part.step]
     return whole[..., part.start : part.stop]
 
 

@@ -237,9 +237,10 @@ def layer64(x: np.ndarray, w: dict, heads: int, eps: float) -> np.ndarray:
 def check_layer(x: np.ndarray, w: dict[str, np.ndarray], heads: int, lanes: int) -> float:
     """||y - y32|| / ||y32|| of an encoder layer, against float64 with the weights before they became bf16."""
     hidden = x.shape[1]
-    memory = {"x": to_bf16(x), "y.context": np.zeros_like(x)}
+    memory = {"x": to_bf16(x)}
     memory |= {f"w.{name}": to_bf16(value) if value.ndim == 2 else value for name, value in w.items()}
-    run(transformer.encoder_layer("x", "y", weights="w.", hidden=hidden, heads=heads), memory, lanes=lanes, rows=lanes)
+    program = transformer.encoder_layer("x", "y", weights="w.", sequence=len(x), hidden=hidden, heads=heads)
+    run(program, memory, lanes=lanes, rows=lanes)
     wanted = layer64(x.astype(np.float64), {name: v.astype(np.float64) for name, v in w.items()}, heads, 1e-12)
     return float(np.linalg.norm(value(memory, "y") - wanted) / np.linalg.norm(wanted))
 
