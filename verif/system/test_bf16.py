@@ -43,8 +43,8 @@ def program(m: int = M, k: int = K, n: int = N, config: ChipConfig = TINY) -> Pr
             f"pulse_array vmem=r7 acc=r6 swap acc_mode={'accumulate' if first else 'overwrite'}{tokens}",
         ]
     lines += [
-        f"vector_shape n2={m} s2=1 d2={4 * n}", f"vector_mode source=acc wide cols={n}",
-        "vector src=r6 dst=r5 wait=mxu signal=st",
+        f"pass_shape rows={m} tail={n}", "pass_mode store", "pass_stream stream=source addr=r6 memory=acc row_step=1",
+        f"pass_stream stream=result addr=r5 memory=vmem row_step={4 * n}", "vector_pass wait=mxu signal=st",
         f"dma_shape unit=st row_bytes={4 * m * n} rows=1",
         f"hbm_write_slice hbm=r2 vmem=r5 count={slices(4 * m * n)} wait=vpu", "halt",
     ]  # fmt: skip

@@ -20,6 +20,7 @@ from sluice_hw.isa import Error, Unit
 
 from .dma import LoadUnit, StoreUnit
 from .faults import DeadlockError, Fault, StepLimitError, UnitFault
+from .float_vpu import FloatVectorUnit
 from .memory import Memory
 from .mxu import MatrixUnit
 from .sequencer import Sequencer
@@ -44,7 +45,7 @@ class WorkCounters:
     weight_tiles
         LOAD_WEIGHTS finished.
     vector_rows
-        Result rows of VECTOR: n2 x n3 each.
+        Result rows of VECTOR, n2 x n3 each; blocks of VECTOR_PASS, rows x blocks each.
     tokens
         Tokens given, one per unit that gets one.
     ops
@@ -101,7 +102,7 @@ class GoldenMachine:
     Attributes
     ----------
     hbm, vmem, acc
-        :class:`Memory`: uint8 bytes, uint8 bytes, int32 rows of ``cols``.
+        :class:`Memory`: uint8 bytes, uint8 bytes, int32 rows of ``cols`` (chips of bf16: patterns of fp32).
     hbm_lo, hbm_hi
         HBM_LO and HBM_HI: slices that a program may touch.
     """
@@ -212,7 +213,8 @@ class GoldenMachine:
         self.counters = WorkCounters()
         self.tokens: dict[tuple[Unit, Unit], int] = {(a, b): 0 for a in Unit for b in Unit}
         self._fault: Fault | None = None
-        kinds = {Unit.LD: LoadUnit, Unit.ST: StoreUnit, Unit.MXU: MatrixUnit, Unit.VPU: VectorUnit}
+        vector = FloatVectorUnit if self.config.is_float else VectorUnit
+        kinds = {Unit.LD: LoadUnit, Unit.ST: StoreUnit, Unit.MXU: MatrixUnit, Unit.VPU: vector}
         self._units: dict[Unit, UnitModel] = {unit: kind(self, unit) for unit, kind in kinds.items()}
 
     def _run(self, rng: random.Random | None, max_steps: int | None) -> None:

@@ -69,17 +69,23 @@ class Memory:
         UnwrittenReadError
             With the first unwritten address in walk order (op and pc are the caller's to add).
         """
+        values, known = self.look(base, counts, strides, width)
+        if not known.all():
+            at = walk_addresses(base, (*counts, width), (*strides, 1))
+            raise UnwrittenReadError(self.name, int(at[~known][0]))
+        return values
+
+    def look(
+        self, base: int, counts: Sequence[int], strides: Sequence[int], width: int = 1
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As :meth:`read`, and what of it has been written, shape ``(*counts, width)``, instead of an error."""
         base %= _WRAP
         if self._regular(base, counts, strides, width):
             values = self._view(self.data, base, counts, strides, width)
-            known = self._view(self.written, base, counts, strides, width)
-            if not known.all():
-                at = walk_addresses(base, (*counts, width), (*strides, 1))
-                raise UnwrittenReadError(self.name, int(at[~known][0]))
-            return values
+            return values, self._view(self.written, base, counts, strides, width)
         at = self._checked(base, counts, strides, width)
         at = at[..., None] + np.arange(width)
-        return self.gather(at)
+        return self.data[at], self.written[at]
 
     def gather(self, at: np.ndarray) -> np.ndarray:
         """Contents at addresses that are in range."""
@@ -88,13 +94,18 @@ class Memory:
             raise UnwrittenReadError(self.name, int(at[~known][0]))
         return self.data[at]
 
-    def write(self, base: int, counts: Sequence[int], strides: Sequence[int], values: np.ndarray) -> None:
+    def write(
+        self, base: int, counts: Sequence[int], strides: Sequence[int], values: np.ndarray,
+        order: np.ndarray | None = None,
+    ) -> None:  # fmt: skip
         """Write along a walk; later steps win where steps overlap.
 
         Parameters
         ----------
         values
             Shape ``(*counts, width, *data.shape[1:])``.
+        order
+            Indices of the steps in the order in which they are written; None: the walk's.
         """
         base %= _WRAP
         width = values.shape[len(counts)]
@@ -104,6 +115,8 @@ class Memory:
             return
         at = self._checked(base, counts, strides, width).reshape(-1)
         rows = values.reshape(at.size, *values.shape[len(counts) :])
+        if order is not None:
+            at, rows = at[order], rows[order]
         for start, row in zip(at.tolist(), rows, strict=True):
             self.data[start : start + width] = row
             self.written[start : start + width] = True

@@ -84,15 +84,28 @@ class MatrixUnit(UnitModel):
         self.machine.counters.weight_tiles += 1
 
     def _read_weights(self, active: Active) -> None:
-        f = active.uop.fields
+        f, config = active.uop.fields, self.machine.config
+        if f["transpose"]:
+            active.data["tile"] = self._read_transposed(active)
+            return
         rows = self.machine.vmem.read(active.uop.address["vmem"], (f["k"],), (f["pitch"],), f["n"])
-        config = self.machine.config
         if not config.is_float:
             active.data["tile"] = WeightTile(rows.view(np.int8).astype(np.float32), f["k"], f["n"])
             return
         whole = np.zeros((config.rows, config.col_bytes), np.uint8)
         whole[: f["k"], : f["n"]] = rows
         active.data["tile"] = WeightTile(whole.view("<u2").astype(np.uint16), f["k"], f["n"] // 2)
+
+    def _read_transposed(self, active: Active) -> WeightTile:
+        """A tile whose columns are rows in VMEM."""
+        f, config = active.uop.fields, self.machine.config
+        if f["n"] % 2:
+            raise UndefinedError(f"n must be even with transpose, not {f['n']}")
+        columns = f["n"] // 2
+        rows = self.machine.vmem.read(active.uop.address["vmem"], (columns,), (f["pitch"],), 2 * f["k"])
+        whole = np.zeros((config.rows, config.cols), np.uint16)
+        whole[: f["k"], :columns] = np.ascontiguousarray(rows).view("<u2").T
+        return WeightTile(whole, f["k"], columns)
 
     # -- PULSE_ARRAY ---------------------------------------------------------------------------------------------
     def fed(self, active: Active) -> None:

@@ -29,7 +29,7 @@ def test_illegal_words_stop_with_their_place():
     good = assemble("sync unit=ld\nhalt", TINY).words
     seen = set()
     for _ in range(400):
-        word = random_word(rng.choice(list(Op)), TINY, rng) ^ 1 << rng.randrange(256)
+        word = random_word(rng.choice(list(isa.ops_of(TINY))), TINY, rng) ^ 1 << rng.randrange(256)
         try:
             check_word(word, TINY)
             continue
