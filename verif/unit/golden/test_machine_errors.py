@@ -10,7 +10,7 @@ import pytest
 from sluice.asm import WordError, assemble, check_word
 from sluice.golden import DeadlockError, GoldenMachine, UndefinedError, UnwrittenReadError
 from sluice_hw import isa
-from sluice_hw.isa import Error, Op, Unit
+from sluice_hw.isa import Error, Unit
 from verif.unit.asm.words import random_word
 from verif.unit.golden.machine_kit import SCHEDULES, SEED, TINY, int8, poke, rng_of, run_text
 
