@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sluice.golden import transformer
+from sluice.golden.columns import column_sum, depthwise
 from sluice.golden.vector_ops import AluOp, Reduction
 from sluice.golden.vector_program import Alu, Column, Mask, Matmul, Part, Pass, Reduce, Row, Step, run
 from sluice.vector import Tensor, VectorProgram, compile_program
@@ -89,6 +90,12 @@ def cases(seed: int) -> Iterator[Case]:
             steps = transformer.attention("q", "k", "v", "y", size=size, causal=causal, past=keys - queries)
             name = f"{'causal ' if causal else ''}attention {queries}x{keys}x{size}"
             yield Case(name, steps, inputs, ("q", "k", "v"), ("y", "y.weights"))
+    for rows in (1, 2, 7):
+        yield Case(f"column sum {rows}", column_sum("x", "y", rows=rows, cols=11), {"x": rows_of(rng, rows, 11)})
+    for stride in (1, 2):
+        inputs = {"x": to_bf16(rows_of(rng, 30, 9)), "w": rows_of(rng, 9, 9), "b": rows_of(rng, 1, 9)[0]}
+        steps = depthwise("x", "y", height=5, width=6, channels=9, kernel=(3, 3), taps="w", stride=stride, bias="b")
+        yield Case(f"depthwise by {stride}", steps, inputs, ("x",))
     yield from _odd(rng)
     for causal in (False, True):
         yield encoder_case(rows_of(rng, 5, 12, 1.0), layer_weights(rng, 12), 3, causal=causal)

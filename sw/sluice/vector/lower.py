@@ -286,6 +286,11 @@ class _Lowering:
         result = None
         if bound.dst is not None:
             result = Place(bound.dst, self._result(bound, source, streams, where), self.lanes)
+            for other in streams.values():
+                if _overlap(other.view, bound.dst):
+                    raise Unsupported(f"it writes over {other.view.value!r} while it reads it as an operand")
+            if _overlap(bound.source, bound.dst) and bound.source != bound.dst:
+                raise Unsupported(f"it writes over other rows or columns of {bound.source.value!r} than it reads")
         reduced = None
         if bound.reduce is not None:
             reduced = self._new(bound.reduce, ACC, where, near=source.home)
@@ -334,6 +339,12 @@ class _Lowering:
         word = Word(Op.VECTOR_PASS, Unit.VPU, {}, {}, tuple(setup), note=note)
         self.hazards.add(Access(word, word, reads, writes))
         self.nodes.append(word)
+
+
+def _overlap(a: View, b: View) -> bool:
+    """Whether two views of a value share elements (rows by a step count with those between)."""
+    rows = a.row < b.row + b.rows * b.step and b.row < a.row + a.rows * a.step
+    return a.value is b.value and rows and a.col < b.col + b.cols and b.col < a.col + a.cols
 
 
 def _span(home: Home) -> Span:

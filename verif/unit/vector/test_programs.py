@@ -1,4 +1,4 @@
-"""Vector programs as microcode: the golden machine gives the bits that golden's tensors have, in every order of units."""
+"""Vector programs as microcode: the golden machine gives the bits of golden's tensors, in every order of units."""
 
 from __future__ import annotations
 
