@@ -47,8 +47,8 @@ def write_pages(
         cells = []
         for kind in KINDS:
             points = module.of(kind)
-            reached = sum(count > 0 or (number, place) in waived for place, count in points.items())
-            cells.append(f"<td>{_share(reached, len(points))}</td>")
+            reached = sum(p.size for p, count in points.items() if count or (number, p) in waived)
+            cells.append(f"<td>{_share(reached, sum(place.size for place in points))}</td>")
         name = f"{module.title}.html"
         rows.append(f'<tr><td><a href="{html.escape(name)}">{html.escape(module.title)}</a></td>{"".join(cells)}</tr>')
         (folder / name).write_text(_page(module.title, _lines(number, module, waived)))

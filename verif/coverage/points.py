@@ -4,6 +4,9 @@ A simulation leaves ``coverage.dat`` (Verilator), ``functional.json`` (:mod:`ver
 model, whose Verilog is beside it) in its report folder. One module of the hardware stands in many models: in that of
 its unit test, of the units around it, of the chip. Where the Verilog of the module is the same, what one reaches is
 reached; where it differs (another configuration), the variants are counted apart.
+
+A *line* point is a block of statements, worth as many lines as it holds: also the body of an ``if`` without ``else``,
+which Verilator calls a branch. *Branches* are what is left: the two sides of ``?:`` and the way past an ``if``.
 """
 
 from __future__ import annotations
@@ -19,15 +22,22 @@ __all__ = ["KINDS", "Hit", "Module", "Place", "functional", "read_points", "stru
 
 KINDS = ("line", "branch", "toggle")
 
+# Yosys makes combinational processes run once at the start by such a statement, whose condition is a constant.
+_NEVER = re.compile(r"if \(\\\$auto\$verilog_backend\.cc:\d+:dump_module\$\d+ \) begin end")
+
 
 @dataclass(frozen=True)
 class Place:
-    """Where Verilator counts: kind, line of the module (1: its first), column, and for a toggle its bit and edge."""
+    """Where Verilator counts: kind, line of the module (1: its first), column, and for a toggle its bit and edge.
+
+    ``size`` is the number of lines of a line point, 1 for the others.
+    """
 
     kind: str
     line: int
     column: int
     comment: str
+    size: int = 1
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,7 @@ class Hit:
     kind: str
     comment: str
     count: int
+    size: int = 1
 
 
 @dataclass
@@ -72,17 +83,29 @@ class Module:
         return {place: count for place, count in self.counts.items() if place.kind == kind}
 
 
+def _lines(text: str) -> int:
+    """Number of lines in Verilator's list of them, as ``3-4,7``."""
+    ends = [[int(end) for end in part.split("-")] for part in text.split(",") if part]
+    return sum(end[-1] - end[0] + 1 for end in ends)
+
+
+def _hit(line: str) -> Hit | None:
+    """A line of a ``coverage.dat`` file."""
+    match = re.fullmatch(r"C '(.*)' (\d+)", line)
+    if not match:
+        return None
+    fields = dict(part.split("\x02", 1) for part in match[1].split("\x01") if "\x02" in part)
+    kind, _, module = fields["page"].removeprefix("v_").partition("/")
+    comment = fields.get("o", "")
+    if (kind, comment) == ("branch", "if"):
+        kind = "line"
+    size = max(1, _lines(fields.get("S", ""))) if kind == "line" else 1
+    return Hit(module, int(fields["l"]), int(fields["n"]), kind, comment, int(match[2]), size)
+
+
 def read_points(path: Path) -> list[Hit]:
     """Points of a ``coverage.dat`` file."""
-    hits = []
-    for line in path.read_text().splitlines():
-        match = re.fullmatch(r"C '(.*)' (\d+)", line)
-        if not match:
-            continue
-        fields = dict(part.split("\x02", 1) for part in match[1].split("\x01") if "\x02" in part)
-        kind, _, module = fields["page"].removeprefix("v_").partition("/")
-        hits.append(Hit(module, int(fields["l"]), int(fields["n"]), kind, fields.get("o", ""), int(match[2])))
-    return hits
+    return [hit for hit in map(_hit, path.read_text().splitlines()) if hit]
 
 
 @cache
@@ -112,25 +135,39 @@ def _digest(text: list[str]) -> str:
 def structural(report: Path) -> list[Module]:
     """All modules with what was reached in them, by name and variant."""
     modules: dict[tuple[str, str], Module] = {}
-    digests: dict[tuple[Path, int], str] = {}
     variants: dict[str, int] = {}
+    # Where the points of a model count, by their text: many runs of one model have the same points.
+    places: dict[Path, dict[str, tuple[dict[Place, int], Place] | None]] = {}
+    digests: dict[tuple[Path, int], str] = {}
+
+    def place_of(model: Path, line: str) -> tuple[dict[Place, int], Place] | None:
+        hit = _hit(line)
+        if hit is None or hit.kind not in KINDS:
+            return None
+        part = next((p for p in _modules_of(model) if p[0] <= hit.line <= p[1]), None)
+        if part is None:
+            return None
+        start, _, short, text = part
+        if _NEVER.search(text[hit.line - start]):
+            return None
+        if (model, start) not in digests:
+            digests[model, start] = _digest(text)
+        digest = digests[model, start]
+        if (short, digest) not in modules:
+            variants[short] = variants.get(short, 0) + 1
+            modules[short, digest] = Module(short, variants[short], text)
+        return modules[short, digest].counts, Place(hit.kind, hit.line - start + 1, hit.column, hit.comment, hit.size)
+
     for path in sorted(report.rglob("coverage.dat")):
         model = Path((path.parent / "model").read_text().strip())
-        parts = _modules_of(model)
-        for hit in read_points(path):
-            part = next((p for p in parts if p[0] <= hit.line <= p[1]), None)
-            if part is None or hit.kind not in KINDS:
-                continue
-            start, _, short, text = part
-            if (model, start) not in digests:
-                digests[model, start] = _digest(text)
-            digest = digests[model, start]
-            if (short, digest) not in modules:
-                variants[short] = variants.get(short, 0) + 1
-                modules[short, digest] = Module(short, variants[short], text)
-            place = Place(hit.kind, hit.line - start + 1, hit.column, hit.comment)
-            counts = modules[short, digest].counts
-            counts[place] = counts.get(place, 0) + hit.count
+        known = places.setdefault(model, {})
+        for line in path.read_text().splitlines():
+            key, _, count = line.rpartition(" ")
+            if key not in known:
+                known[key] = place_of(model, line)
+            if known[key] is not None:
+                counts, place = known[key]
+                counts[place] = counts.get(place, 0) + int(count)
     return sorted(modules.values(), key=lambda m: (m.name, m.variant))
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from sluice.build.model import build_shared
 from sluice_hw.emit.verilog import to_verilog
 from sluice_hw.hbm.dram_config import DramConfig
 from sluice_hw.hbm.dram_memory import DramMemory
+from verif.models.driven import build_driven
 from verif.models.part import defines
 
 __all__ = ["TABLE_FIELDS", "Checker", "Counts", "DramBench", "build"]
@@ -81,7 +81,7 @@ def build(config: DramConfig, *, ecc: bool = False, opt: str = "-O1") -> Path:
     }  # fmt: skip
     folder = Path(__file__).parent
     driver = (folder / "dram.cpp").read_text() + (folder / "dram_driver.cpp").read_text()
-    return build_shared(
+    return build_driven(
         "dram", text, "sluice_dram", defines(constants) + driver, opt=opt,
         verilator_args=["-O3", "-Wno-WIDTHEXPAND", "-Wno-WIDTHTRUNC"],
     )  # fmt: skip

@@ -10,9 +10,9 @@ import numpy as np
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
-from sluice.build import build_shared
 from sluice_hw.emit.grid import Grid
 from sluice_hw.emit.verilog import to_verilog
+from verif.models.driven import build_driven
 from verif.models.part import defines, member_of
 
 __all__ = ["LaneRow"]
@@ -60,8 +60,8 @@ class LaneRow:
             "STORE(to)": " ".join(stores),
         }  # fmt: skip
         driver = defines(macros) + Path(__file__).with_name("lanes_driver.cpp").read_text()
-        self.library = build_shared(
-            f"{name}-{emission}", text, "lanes", driver, opt=opt,
+        self.library = build_driven(
+            f"{name}-{emission}", text, "lanes", driver, counted=mutate is None, opt=opt,
             verilator_args=["--x-assign", "fast", "--x-initial", "fast", "-Wno-WIDTHEXPAND", "-Wno-WIDTHTRUNC"],
         )  # fmt: skip
         self._lib = lib = ctypes.CDLL(str(self.library))

@@ -15,12 +15,12 @@ from pathlib import Path
 from amaranth.hdl import DomainRenamer, Module
 from amaranth.lib import wiring
 
-from sluice.build import build_shared
 from sluice_hw.emit.verilog import to_verilog
 from sluice_hw.ici.config import TorusConfig
 from sluice_hw.ici.frame import wire_bits
 from sluice_hw.ici.link import COUNTERS, Link
 from sluice_hw.ici.link_config import LinkConfig
+from verif.models.driven import build_driven
 from verif.models.part import defines
 
 __all__ = ["Channel", "End", "Pair", "Router", "TORUS", "build", "cable_text"]
@@ -161,7 +161,7 @@ def build(a: tuple, b: tuple = (), torus: TorusConfig = TORUS, torus_b: TorusCon
         "VC_BITS_B": torus_b.vc_bits, "VCS_A": torus.vcs, "VCS_B": torus_b.vcs, "DEPTH": torus.vc_depth,
         "COUNTERS": len(COUNTERS), "WIRE_A": wire_bits(one), "WIRE_B": wire_bits(two),
     }  # fmt: skip
-    return build_shared("link_pair", verilog, "ends", defines(values) + text, opt="-O2")
+    return build_driven("link_pair", verilog, "ends", defines(values) + text, opt="-O2")
 
 
 class Pair:

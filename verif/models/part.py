@@ -13,8 +13,8 @@ from pathlib import Path
 
 from amaranth.lib import wiring
 
-from sluice.build import build_shared
 from sluice_hw.emit.verilog import to_verilog
+from verif.models.driven import build_driven
 
 __all__ = ["PART_HEADER", "Part", "build_part", "defines", "member_of", "pins_of", "wrapper"]
 
@@ -117,7 +117,7 @@ def wrapper(component: wiring.Component) -> str:
 
 def build_part(component: wiring.Component, *, name: str, opt: str = "-O1") -> Part:
     """Compile a component of one clock domain, or take it from the cache."""
-    library = build_shared(
+    library = build_driven(
         name, to_verilog(component, name=name), name, "#include <cstdint>" + wrapper(component), opt=opt,
         verilator_args=["-Wno-WIDTHEXPAND", "-Wno-WIDTHTRUNC", "--output-split", "40000"],
     )  # fmt: skip

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from sluice.build import build_shared
 from sluice_hw.emit.verilog import to_verilog
 from sluice_hw.ici.config import TorusConfig
 from sluice_hw.ici.interface import Port
 from sluice_hw.ici.router import Router
 from sluice_hw.ici.routing import RoutePlan, neighbour
 from sluice_hw.ici.torus import torus_verilog
+from verif.models.driven import build_driven
 from verif.models.part import Part, defines, pins_of, wrapper
 
 __all__ = ["PATTERNS", "Counts", "Torus", "build", "build_router"]
@@ -65,7 +65,7 @@ def _build(config: TorusConfig, top: bool, latency: int, opt: str) -> Part:
     driver = "".join((Path(__file__).parent / name).read_text() for name in ("flits.hpp", "torus_driver.cpp"))
     if not top:
         driver += wrapper(router)
-    library = build_shared(
+    library = build_driven(
         "torus" if top else "router", text, "sluice_torus" if top else "sluice_router", head + driver, opt=opt,
         verilator_args=["-O3", "-Wno-WIDTHEXPAND", "-Wno-WIDTHTRUNC", "--output-split", "40000"],
     )  # fmt: skip

@@ -10,8 +10,8 @@ from amaranth.hdl import Shape
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
-from sluice.build import build_shared
 from sluice_hw.emit.verilog import to_verilog
+from verif.models.driven import build_driven
 from verif.models.part import defines, member_of, pins_of
 
 __all__ = ["Traced"]
@@ -79,7 +79,7 @@ class Traced:
         store, output_bytes = copies(self.outputs, "std::memcpy(out + {at}, &top.{port}, {size});")
         macros = {"LOAD": load, "STORE": store, "INPUT_BYTES": input_bytes, "OUTPUT_BYTES": output_bytes}
         driver = defines(macros) + _DRIVER
-        self.library = build_shared(
+        self.library = build_driven(
             name, text, "top", driver, opt=opt,
             verilator_args=["--x-assign", "fast", "--x-initial", "fast", "-Wno-WIDTHEXPAND", "-Wno-WIDTHTRUNC"],
         )  # fmt: skip

@@ -1,0 +1,75 @@
+"""Models that C++ drives, which leave what they reached when ``make coverage`` runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sluice.build import build_shared
+from verif.cover import covering
+
+__all__ = ["build_driven"]
+
+# The first instance of a context to end writes the counts of all and empties the context: no count is written of an
+# instance that is gone. The library's own place says which model it is.
+_COUNTED = """
+#include <dlfcn.h>
+#include <unistd.h>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include "Vtop.h"
+#include "verilated.h"
+#include "verilated_cov.h"
+namespace {
+class CountedTop final : public Vtop {
+public:
+    using Vtop::Vtop;
+    ~CountedTop() override {
+        static std::atomic<int> number{0};
+        Dl_info self;
+        if (!dladdr(reinterpret_cast<void*>(&sluice_counted), &self)) return;
+        const auto model = std::filesystem::path(self.dli_fname).parent_path();
+        const auto folder = model.parent_path().parent_path() / "report" / "driven" / model.filename()
+            / (std::to_string(getpid()) + "-" + std::to_string(number++));
+        std::filesystem::create_directories(folder);
+        std::ofstream(folder / "model") << model.string() << "\\n";
+        const auto counts = folder / "coverage.dat";
+        contextp()->coveragep()->write(counts.string());
+        contextp()->coveragep()->clear();
+        if (std::filesystem::file_size(counts) < 64) std::filesystem::remove_all(folder);  // only the file's head
+    }
+private:
+    static void sluice_counted() {}
+};
+}
+#define Vtop CountedTop
+"""
+
+
+def build_driven(
+    name: str,
+    verilog: str,
+    top: str,
+    driver: str,
+    *,
+    counted: bool = True,
+    opt: str = "-O1",
+    verilator_args: Sequence[str] = (),
+) -> Path:
+    """A shared library as by :func:`sluice.build.build_shared`; with ``SLUICE_COVERAGE`` it counts what it reaches.
+
+    Parameters
+    ----------
+    driver
+        C++ text. It deletes its ``Vtop`` objects; those that live at one time and have no ``VerilatedContext`` of their
+        own are counted until the first of them ends.
+    counted
+        ``False`` for hardware with a planted fault, which is not what is to be reached.
+    """
+    counts = counted and covering()
+    return build_shared(
+        name, verilog, top, _COUNTED + driver if counts else driver, opt=opt, coverage=counts,
+        verilator_args=verilator_args,
+    )  # fmt: skip
