@@ -8,18 +8,20 @@ import time
 from pathlib import Path
 
 from sluice.build import sim_build_dir
-from verif.system.configs import RANDOM_CONFIGS
+from verif.system.configs import FLOAT_CONFIGS, RANDOM_CONFIGS
 
 from .compare import open_bench
 from .legal import make_case
 from .replay import from_text, run_seeds, text_of
+
+CONFIGS = {**RANDOM_CONFIGS, **FLOAT_CONFIGS}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m verif.random_programs", description="Random programs on a chip, compared with golden."
     )
-    parser.add_argument("--config", choices=RANDOM_CONFIGS, default="tiny", help="the chip")
+    parser.add_argument("--config", choices=CONFIGS, default="tiny", help="the chip")
     parser.add_argument("--seed", type=int, nargs="+", default=[1], help="seeds, run one after the other on one chip")
     parser.add_argument("--count", type=int, default=1, help="how many seeds from the last one on")
     parser.add_argument("--program", type=Path, help="a file that a failure has left, instead of seeds")
@@ -29,7 +31,7 @@ def main() -> int:
     parser.add_argument("--print", action="store_true", dest="show", help="print the program and do not run it")
     args = parser.parse_args()
     seeds = [*args.seed, *range(args.seed[-1] + 1, args.seed[-1] + args.count)]
-    config = RANDOM_CONFIGS[args.config]
+    config = CONFIGS[args.config]
     if args.show:
         for seed in seeds:
             print(text_of(make_case(config, seed)), end="")
@@ -37,7 +39,7 @@ def main() -> int:
     if args.program is not None:
         text = args.program.read_text()
         name = next((line.split()[1] for line in text.splitlines() if line.startswith(".config ")), args.config)
-        bench = open_bench(RANDOM_CONFIGS[name], args.backend)
+        bench = open_bench(CONFIGS[name], args.backend)
         with bench.device:
             bench.run(from_text(text, bench.config))
         print(f"{args.program} is as on golden")

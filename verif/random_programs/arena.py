@@ -103,6 +103,8 @@ def hbm_image(arena: Arena, config: ChipConfig, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     size = config.slice_bytes
     out = rng.integers(0, 256, arena.hbm.size * size, np.uint8)
+    if config.is_float:
+        _numbers(out, rng)
     blocks = []
     clean = arena.clean.size * size
     while sum(map(len, blocks)) < clean:
@@ -112,6 +114,23 @@ def hbm_image(arena: Arena, config: ChipConfig, seed: int) -> np.ndarray:
     at = (arena.clean.start - arena.hbm.start) * size
     out[at : at + clean] = good
     return out
+
+
+def _numbers(out: np.ndarray, rng: np.random.Generator) -> None:
+    """Replace most of random bytes by what is a number of ordinary size, so that not all becomes infinite or NaN."""
+    for start in range(0, len(out), 64):
+        part = out[start : start + 64]
+        kind = rng.random()
+        if kind < 0.5:  # as fp32 and as bf16, from every byte on
+            part[:] = rng.choice(_SOUND, len(part))
+        elif kind < 0.65:
+            part[:] = rng.normal(size=16).astype("<f4").view(np.uint8)[: len(part)]
+        elif kind < 0.8:
+            part[:] = (rng.normal(size=32).astype("<f4").view("<u4") >> 16).astype("<u2").view(np.uint8)[: len(part)]
+
+
+#: Bytes of which any two or four are a number of ordinary size.
+_SOUND = np.array([*range(0x3C, 0x44), *range(0xBC, 0xC4)], np.uint8)
 
 
 def _params(cols: int, rng: np.random.Generator) -> bytes:

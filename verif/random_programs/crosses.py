@@ -86,7 +86,7 @@ def _classified(ops: list[tuple[Unit, MicroOp]], config: ChipConfig) -> Iterator
             yield unit, uop.op, (slices, "a row" if setup[unit, Op.DMA_SHAPE]["rows"] == 1 else "rows")
         elif uop.op is Op.LOAD_WEIGHTS:
             rows = "all rows" if fields["k"] == config.rows else "part of the rows"
-            yield unit, uop.op, (rows, "all columns" if fields["n"] == config.cols else "part of the columns")
+            yield unit, uop.op, (rows, "all columns" if fields["n"] == config.col_bytes else "part of the columns")
         elif uop.op is Op.PULSE_ARRAY:
             shape = setup[unit, Op.FEED_SHAPE]
             rows = shape["n0"] * shape["n1"] * shape["n2"]

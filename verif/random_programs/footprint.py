@@ -9,7 +9,7 @@ import numpy as np
 
 from sluice_hw.config import ChipConfig
 from sluice_hw.isa import Unit
-from verif.unit.compiler.races import accesses, setup_key, trace
+from verif.unit.compiler.races import accesses, setup_key, setup_value, trace
 
 from .lower import Lowered
 from .tree import Block, Loop, Node
@@ -48,7 +48,7 @@ def footprints(lowered: Lowered, config: ChipConfig, params: list[int], entry: i
     setup: dict[tuple, dict] = {}
     for unit, uop in trace(lowered.program, config, params, entry):
         if "wait_ld" not in uop.fields:
-            setup[setup_key(uop)] = uop.fields
+            setup[setup_key(uop)] = setup_value(uop)
             continue
         node = lowered.nodes[uop.pc]
         assert node is not None

@@ -11,6 +11,7 @@ from sluice_hw.isa import AccMode, Op, Unit
 
 from .arena import Arena, Window, make_arena
 from .operands import Operands, Style
+from .passes import FloatOperands
 from .tree import Address, Block, Loop, Node
 
 __all__ = ["Draft", "draft"]
@@ -35,7 +36,7 @@ def draft(config: ChipConfig, seed: int, attempt: int = 0) -> Draft:
     arena = make_arena(config, rng)
     params = [rng.choice([rng.randint(0, 5), rng.getrandbits(32)]) for _ in range(isa.PARAM_REGISTERS)]
     style = Style(rng.choice([0.0, 0.5, 1.0]), rng.choice([4, 12, 24]), rng.choice([0.1, 0.6]))
-    operands = Operands(config, arena, rng, style, params)
+    operands = (FloatOperands if config.is_float else Operands)(config, arena, rng, style, params)
     body = _Body(operands, rng, budget=rng.choice([3, 8, 14, 22])).make()
     return Draft(config, seed, arena, _fill(operands, rng) + body + _empty(operands), params, rng.choice([0, 0, 1, 5]),
                  rng.randrange(256))  # fmt: skip
@@ -61,20 +62,18 @@ def _fill(operands: Operands, rng: random.Random) -> Block:
         out.append(_transfer(operands, Op.HBM_READ_SLICE, window, rng.randint(area.start, area.end - count))[0])
     out.append(_transfer(operands, Op.HBM_READ_SLICE, arena.params, arena.clean.start)[0])
     source = rng.choice(arena.data)
-    k, n = config.rows, config.cols
+    k, n, row = config.rows, config.col_bytes, config.row_bytes
     out.append(Node(Op.LOAD_WEIGHTS, {"pitch": n, "k": min(k, source.size // n), "n": n},
                     {"vmem": Address(source.start)}))  # fmt: skip
     for number, acc in enumerate(arena.acc):
         source = rng.choice(arena.data)
-        step = max(0, min(k, (source.size - k) // max(acc.size - 1, 1)))
+        step = max(0, min(row, (source.size - row) // max(acc.size - 1, 1)))
         shape = {"n0": acc.size, "n1": 1, "n2": 1, "s0": step, "segments": 1}
-        segment = {"index": 0, "lo": 0, "hi": min(k, source.size)}
+        segment = {"index": 0, "lo": 0, "hi": min(row, source.size)}
         fields = {"swap": int(number == 0), "acc_mode": int(AccMode.OVERWRITE)}
         out.append(Node(Op.PULSE_ARRAY, fields, {"vmem": Address(source.start), "acc": Address(acc.start)},
                         [(Op.FEED_SHAPE, shape), (Op.FEED_SEGMENT, segment)]))  # fmt: skip
-    out.append(operands.load_params([]))
-    out.append(operands.vector([]))
-    return out
+    return out + operands.first_vectors()
 
 
 def _empty(operands: Operands) -> Block:
@@ -88,9 +87,7 @@ def _empty(operands: Operands) -> Block:
     window = arena.data[0]
     width = 4 * config.cols
     for acc in arena.acc:
-        shape = {"n0": 1, "n1": 1, "n2": acc.size, "n3": 1, "s2": 1, "d2": width}
-        out.append(Node(Op.VECTOR, {}, {"src": Address(acc.start), "dst": Address(window.start)},
-                        [(Op.VECTOR_SHAPE, shape), (Op.VECTOR_MODE, {"wide": 1, "cols": config.cols})]))  # fmt: skip
+        out.append(operands.read_out(acc, window))
         node, first = _transfer(operands, Op.HBM_WRITE_SLICE, Window(window.start, width * acc.size), first)
         out.append(node)
     assert first <= arena.dump.end, "the dump area is large enough"
@@ -100,6 +97,8 @@ def _empty(operands: Operands) -> Block:
 # -- middle ------------------------------------------------------------------------------------------------------
 #: How often a kind of op is chosen.
 _KINDS = {"load": 4, "store": 3, "weights": 4, "pulse": 7, "params": 2, "vector": 6, "loop": 4, "sync": 1}
+#: The same on chips of bf16: more passes, and transposes instead of parameters.
+_FLOAT_KINDS = {**_KINDS, "params": 3, "vector": 10}
 #: Iterations of a loop, and of all loops around an op together.
 _MOST, _MOST_TOGETHER = 6, 12
 
@@ -124,7 +123,8 @@ class _Body:
     def _item(self, around: list[Loop]) -> Block:
         rng, make = self.rng, self.operands
         self.budget -= 1
-        kind = rng.choices(list(_KINDS), list(_KINDS.values()))[0]
+        kinds = _FLOAT_KINDS if isinstance(make, FloatOperands) else _KINDS
+        kind = rng.choices(list(kinds), list(kinds.values()))[0]
         if kind == "loop":
             return self._loop(around)
         if kind == "sync":
@@ -134,6 +134,8 @@ class _Body:
             node = make.weights(around)
         elif kind in ("weights", "pulse"):
             node = self._pulse(around, swap=self.tile and rng.random() < 0.7)
+        elif kind == "params" and isinstance(make, FloatOperands):
+            node = make.transpose(around)
         elif kind == "params" and not self.parameters:
             self.parameters = True
             node = make.load_params(around)

@@ -10,7 +10,7 @@ from sluice_hw import isa
 from sluice_hw.config import ChipConfig
 from sluice_hw.isa import Op
 
-from .tree import Address, Block, Loop, Node, op_nodes
+from .tree import Address, Block, Loop, Node, op_nodes, stream_key
 
 __all__ = ["Lowered", "lower"]
 
@@ -45,7 +45,7 @@ class _Lowering:
     registers: dict[Address, int] = field(default_factory=dict)
     free: list[int] = field(default_factory=lambda: list(range(_HOISTED)))
     #: Setup words in force, by what they set.
-    known: dict[tuple, dict[str, int]] = field(default_factory=dict)
+    known: dict[tuple, dict[str, object]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.words = [0] * self.entry
@@ -73,10 +73,10 @@ class _Lowering:
         at = len(self.words)
         self.emit(Op.HALT, {})  # its place
         # What the body changes holds neither at the begin of a later iteration nor after a loop that may do nothing.
-        changed: dict[tuple, list[dict[str, int]]] = {}
+        changed: dict[tuple, list[dict[str, object]]] = {}
         for node in op_nodes(loop.body):
             for op, fields in node.setups:
-                changed.setdefault(_key(op, fields), []).append(fields)
+                changed.setdefault(_key(op, fields), []).append(_value(node, op, fields))
         self.known = {k: v for k, v in self.known.items() if all(f == v for f in changed.get(k, ()))}
         outside = dict(self.known)
         self.block(loop.body, depth + 1)
@@ -91,17 +91,17 @@ class _Lowering:
 
     def _op(self, node: Node) -> None:
         for op, fields in node.setups:
-            key = _key(op, fields)
-            if node.again or self.known.get(key) != fields:
+            key, value = _key(op, fields), _value(node, op, fields)
+            if node.again or self.known.get(key) != value:
+                if op is Op.PASS_STREAM:  # its address is resolved with it, so that the register may change behind it
+                    fields = fields | {"addr": self._register(node.addresses[stream_key(fields)], fields["stream"] % 3)}
                 self.emit(op, fields)
-                self.known[key] = fields
+                self.known[key] = value
         fields = dict(node.fields)
+        known = {f.name for f in isa.OPS[node.op].fields}
         for number, (name, address) in enumerate(node.addresses.items()):
-            register = self.registers.get(address)
-            if register is None:
-                register = _HOISTED + number
-                self._address(address, register)
-            fields[name] = register
+            if name in known:
+                fields[name] = self._register(address, number)
         for kind, condition, marks in (("wait", "first", node.tokens.waits), ("signal", "last", node.tokens.signals)):
             for unit, (link, mask) in marks.items():
                 if not link.dropped:
@@ -111,6 +111,14 @@ class _Lowering:
                                           for u in isa.Unit) and (node.tokens.waits or node.tokens.signals):
             return  # nothing left to do
         self.emit(node.op, fields, node)
+
+    def _register(self, address: Address, number: int) -> int:
+        """The register that holds an address: set before a loop, or now, the one of this number behind those."""
+        register = self.registers.get(address)
+        if register is None:
+            register = _HOISTED + number
+            self._address(address, register)
+        return register
 
     def _address(self, address: Address, register: int) -> None:
         base, more = address.base, {}
@@ -122,4 +130,12 @@ class _Lowering:
 
 
 def _key(op: Op, fields: dict[str, int]) -> tuple:
-    return op, fields.get("unit"), fields.get("index")
+    return op, fields.get("unit"), fields.get("index", fields.get("stream"))
+
+
+def _value(node: Node, op: Op, fields: dict[str, int]) -> dict[str, object]:
+    """What a setup word sets, so that equal values need no second word."""
+    if op is not Op.PASS_STREAM:
+        return fields
+    address = node.addresses[stream_key(fields)]
+    return {**fields, "addr": address.base if address.fixed else address}

@@ -12,7 +12,7 @@ from sluice_hw.config import ChipConfig
 from sluice_hw.isa import AccMode, Op, Reduce, Requant, Residual, Source, Unit
 
 from .arena import Arena, Window
-from .tree import Address, Loop, Node, Setup
+from .tree import Address, Block, Loop, Node, Setup
 
 __all__ = ["Operands", "Style"]
 
@@ -147,7 +147,7 @@ class Operands:
     def weights(self, around: list[Loop]) -> Node:
         rng, config = self.rng, self.config
         k = rng.choice([config.rows, rng.randint(1, config.rows)])
-        n = rng.choice([config.cols, rng.randint(1, config.cols)])
+        n = rng.choice([config.col_bytes, rng.randint(1, config.col_bytes)])
         window = rng.choice(self.arena.data)
         while n + k - 1 > window.size:
             k = max(1, k // 2)
@@ -173,8 +173,8 @@ class Operands:
         return Node(Op.PULSE_ARRAY, fields, addresses, setups)
 
     def _segments(self) -> list[tuple[int, int]]:
-        """Array rows of the segments: apart from each other, in any order, perhaps with gaps."""
-        rng, rows = self.rng, self.config.rows
+        """Array rows (bytes) of the segments: apart from each other, in any order, perhaps with gaps."""
+        rng, rows = self.rng, self.config.row_bytes
         number = rng.randint(1, min(self.config.feed_ports, (rows + 1) // 2))
         cuts = sorted(rng.sample(range(rows + 1), 2 * number)) if 2 * number <= rows + 1 else [0, rows]
         if rng.random() < 0.5:  # without gaps
@@ -214,7 +214,7 @@ class Operands:
         """Taps of a convolution: lines of an image of which the padding is read from nowhere."""
         rng, config = self.rng, self.config
         window = rng.choice(self.arena.data)
-        channels = rng.randint(1, min(5, config.rows))
+        channels = rng.randint(1, min(5, config.row_bytes))
         width, height = rng.randint(1, 7), rng.randint(1, 6)
         while width * height * channels > window.size:
             width, height = max(1, width - 1), max(1, height - 1)
@@ -228,8 +228,8 @@ class Operands:
             n0, n1, n2 = max(1, n0 - 1), max(1, n1 - 1), max(1, n2 - 1)
         setups: list[Setup] = []
         at = 0
-        for index in range(rng.randint(1, min(config.feed_ports, config.rows))):
-            left = config.rows - at
+        for index in range(rng.randint(1, min(config.feed_ports, config.row_bytes))):
+            left = config.row_bytes - at
             if not left:
                 break
             run = rng.randint(1, left)
@@ -248,6 +248,16 @@ class Operands:
         return [(Op.FEED_SHAPE, shape), *setups], vmem
 
     # -- vector unit ---------------------------------------------------------------------------------------------
+    def first_vectors(self) -> Block:
+        """What the vector unit wants once before everything else."""
+        return [self.load_params([]), self.vector([])]
+
+    def read_out(self, acc: Window, window: Window) -> Node:
+        """All 32 bits of accumulators, to the begin of a window."""
+        shape = {"n0": 1, "n1": 1, "n2": acc.size, "n3": 1, "s2": 1, "d2": 4 * self.config.cols}
+        return Node(Op.VECTOR, {}, {"src": Address(acc.start), "dst": Address(window.start)},
+                    [(Op.VECTOR_SHAPE, shape), (Op.VECTOR_MODE, {"wide": 1, "cols": self.config.cols})])  # fmt: skip
+
     def load_params(self, around: list[Loop]) -> Node:
         return Node(Op.LOAD_PARAMS, {}, {"vmem": self.address(self.arena.params, 0, self.config.param_bytes, around)})
 

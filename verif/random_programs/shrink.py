@@ -17,10 +17,12 @@ from .tree import Block, Loop, Node, op_nodes
 __all__ = ["shrink"]
 
 #: Fields of setup words and ops that say how much is done, with their least value.
-_SIZES = ("row_bytes", "rows", "n0", "n1", "n2", "n3", "cols", "k", "n", "segments", "count")
+_SIZES = ("row_bytes", "rows", "n0", "n1", "n2", "n3", "cols", "k", "n", "segments", "count", "blocks",
+          "tail")  # fmt: skip
 #: Fields whose value 0 says less than any other.
 _FLAGS = ("pad", "zero_point", "source_zero_point", "bias", "per_channel", "residual", "requant", "relu", "reduce",
-          "acc_first", "swap_first", "acc_mode", "x_step", "y_step")  # fmt: skip
+          "acc_first", "swap_first", "acc_mode", "x_step", "y_step", "masked", "use_first", "use_function",
+          "use_second", "use_reduce", "store", "round", "transpose", "memory", "format", "k0", "k1")  # fmt: skip
 
 
 def shrink(

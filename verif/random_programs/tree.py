@@ -8,9 +8,15 @@ from dataclasses import dataclass, field
 from sluice_hw import isa
 from sluice_hw.isa import Op, Unit
 
-__all__ = ["Address", "Block", "Link", "Loop", "Node", "Setup", "Tokens", "op_nodes"]
+__all__ = ["Address", "Block", "Link", "Loop", "Node", "Setup", "Tokens", "op_nodes", "stream_key"]
 
+#: The address of a PASS_STREAM is in its op's ``addresses`` (:func:`stream_key`).
 Setup = tuple[Op, dict[str, int]]
+
+
+def stream_key(fields: dict[str, int]) -> str:
+    """Name of a PASS_STREAM's address among those of the op that needs it."""
+    return f"stream {fields['stream']}"
 
 
 @dataclass(eq=False)
@@ -34,6 +40,11 @@ class Address:
     ring: int = 0
     home: int = 0
     param: int | None = None
+
+    @property
+    def fixed(self) -> bool:
+        """Whether it is the same number whenever and wherever it is used."""
+        return not self.strides and not self.ring
 
 
 @dataclass(eq=False)

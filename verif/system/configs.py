@@ -16,3 +16,12 @@ RANDOM_CONFIGS: dict[str, ChipConfig] = {
                       microcode_words=700, ld_queue=2, st_queue=3, mxu_queue=5, vpu_queue=2, token_max=40,
                       event_ring=16, ecc="sideband"),
 }
+
+#: Chips of bf16 with random programs of their own.
+FLOAT_CONFIGS: dict[str, ChipConfig] = {
+    "tiny-bf16": ChipConfig(name="tiny-bf16", dtype="bf16", pe_latency=4),
+    "odd-bf16": ChipConfig(name="odd-bf16", rows=6, cols=5, dtype="bf16", pe_latency=3, hbm_bytes_per_cycle=16,
+                           hbm_bytes=128 * 2000, slice_bytes=128, vmem_bytes=12 * 16 * 53, vmem_banks=12,
+                           acc_bytes=2 * 4 * 5 * 75, feed_ports=3, microcode_words=900, ld_queue=2, st_queue=3,
+                           mxu_queue=5, vpu_queue=2, token_max=40, event_ring=16),
+}

@@ -10,8 +10,9 @@ from sluice.golden.numerics_bf16 import from_bf16, matmul_bf16, to_bf16
 from sluice.runtime import Device
 from sluice.runtime.chip_model import build_library
 from sluice_hw.config import ChipConfig
+from verif.system.configs import FLOAT_CONFIGS
 
-TINY = ChipConfig(name="tiny-bf16", dtype="bf16", pe_latency=4)
+TINY = FLOAT_CONFIGS["tiny-bf16"]
 M, K, N = 16, 20, 8
 
 

@@ -18,7 +18,7 @@ from verif.random_programs.crosses import Crosses
 from verif.random_programs.illegal import BREAKS, break_case, illegal_words
 from verif.random_programs.legal import make_case
 from verif.random_programs.replay import from_text, run_seeds
-from verif.system.configs import RANDOM_CONFIGS
+from verif.system.configs import FLOAT_CONFIGS, RANDOM_CONFIGS
 
 #: Programs of each chip in `make test`, 50 together.
 SHORT = {"tiny": 20, "wide": 15, "odd": 15}
@@ -32,6 +32,14 @@ REGRESSIONS = sorted((Path(__file__).parents[1] / "random_programs" / "regressio
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     """A chip for the tests of this file."""
     out = open_bench(RANDOM_CONFIGS[request.param], "rtl")
+    with out.device:
+        yield out
+
+
+@pytest.fixture(scope="module", params=FLOAT_CONFIGS)
+def float_bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    """A chip of bf16, for the long tests."""
+    out = open_bench(FLOAT_CONFIGS[request.param], "rtl")
     with out.device:
         yield out
 
@@ -102,3 +110,15 @@ def test_all_illegal_words(bench: Bench, seed: int) -> None:
 @pytest.mark.soak
 def test_many_broken_programs(bench: Bench, seed: int) -> None:
     sweep_programs(bench, LONG // 6, 2_000_000 + seed * 10_000)
+
+
+@pytest.mark.soak
+def test_programs_of_bf16(float_bench: Bench, seed: int) -> None:
+    """Passes, transposes and all the rest; illegal words and broken programs as for int8."""
+    for path in REGRESSIONS:
+        if f".config {float_bench.config.name}\n" in path.read_text():
+            float_bench.run(from_text(path.read_text(), float_bench.config))
+    failed = run_seeds(float_bench, range(seed * 1000, seed * 1000 + LONG // 10), report_dir("random_programs"))
+    assert not failed, "\n\n".join(failed)
+    sweep_words(float_bench, 0.5, seed)
+    sweep_programs(float_bench, LONG // 20, seed * 1000)

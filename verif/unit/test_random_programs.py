@@ -14,20 +14,26 @@ from sluice.golden import GoldenMachine
 from sluice.golden.mxu import MatrixUnit
 from sluice.runtime.golden import SteppedMachine
 from sluice_hw import isa
+from sluice_hw.functions import Function
+from sluice_hw.vector_ops import AluOp, Reduction
 from verif.random_programs.compare import open_bench
+from verif.random_programs.generate import draft
 from verif.random_programs.illegal import BREAKS, break_case, illegal_words
 from verif.random_programs.legal import make_case
 from verif.random_programs.replay import from_text, run_seeds, text_of
-from verif.system.configs import RANDOM_CONFIGS
+from verif.random_programs.tree import op_nodes
+from verif.system.configs import FLOAT_CONFIGS, RANDOM_CONFIGS
 from verif.unit.compiler.races import find_races
 
+CONFIGS = {**RANDOM_CONFIGS, **FLOAT_CONFIGS}
 
-@pytest.mark.parametrize("name", RANDOM_CONFIGS)
+
+@pytest.mark.parametrize("name", CONFIGS)
 def test_programs_have_one_meaning(name: str, seed: int) -> None:
     """Under any schedule and with other queues, memories and work are the same; the assembler knows the programs."""
-    config = RANDOM_CONFIGS[name]
+    config = CONFIGS[name]
     other = config.replace(ld_queue=7, st_queue=2, mxu_queue=3, vpu_queue=9)
-    for number in range(seed, seed + 4):
+    for number in range(seed, seed + (2 if config.is_float else 4)):
         case = make_case(config, number)
         start, end = (edge * config.slice_bytes for edge in (case.draft.arena.hbm.start, case.draft.arena.hbm.end))
         for chip, schedule in ((config, 1), (other, 2)):
@@ -72,6 +78,49 @@ def test_what_programs_contain() -> None:
     assert not [what for what in wanted if not seen[what]]
 
 
+def test_what_programs_of_bf16_contain() -> None:
+    """All that the floating-point vector unit does, and numbers in what comes out."""
+    seen: Counter = Counter()
+    config = FLOAT_CONFIGS["odd-bf16"]
+    for node in (node for number in range(60) for node in op_nodes(draft(config, number).block)):
+        for op, f in (*node.setups, (node.op, node.fields)):
+            seen[op] += 1
+            if op is isa.Op.PASS_MODE:
+                for name in ("store", "round", "use_reduce", "use_function"):
+                    seen[name, f.get(name, 0)] += 1
+                if f.get("use_reduce"):
+                    seen["reduction", f["reduction"]] += 1
+                if f.get("use_function"):
+                    seen["function", f["function"]] += 1
+                for name in ("first", "second"):
+                    if f.get(f"use_{name}"):
+                        seen[name, "op", f[f"{name}_op"]] += 1
+                        seen[name, f[f"{name}_b"], "b"] += 1
+                        seen[name, f[f"{name}_c"], "c"] += 1
+            elif op is isa.Op.PASS_STREAM:
+                seen[f["stream"], f.get("memory", 0), f.get("format", 0) if f.get("memory") else 0] += 1
+            elif op is isa.Op.PASS_SHAPE:
+                seen["masked"] += f.get("masked", 0)
+                seen["blocks"] += f["blocks"] > 1
+            seen["transpose"] += f.get("transpose", 0)
+    alus = ("first", "second")
+    wanted = [*(op for op, spec in isa.ops_of(config).items() if op >= isa.Op.PASS_SHAPE), "masked", "blocks",
+              "transpose", *(("reduction", r) for r in Reduction), *(("function", f) for f in Function),
+              *((name, n) for name in ("store", "round", "use_reduce", "use_function") for n in (0, 1)),
+              *((name, "op", op) for name in alus for op in AluOp),
+              *((name, operand, which) for name in alus for operand in isa.Operand for which in "bc"),
+              *((s, m, f) for s in (0, 1, 2, 3) for m, f in ((0, 0), (1, 0), (1, 1), (1, 2)))]  # fmt: skip
+    assert not [what for what in wanted if not seen[what]]
+    whole = numbers = 0
+    for number in range(4):
+        case = make_case(config, number)
+        dump, size = case.draft.arena.dump, config.slice_bytes
+        at = (dump.start - case.draft.arena.hbm.start) * size
+        out = case.want[at : at + dump.size * size].view("<u2") & 0x7FFF
+        whole, numbers = whole + out.size, numbers + int(((out > 0x3000) & (out < 0x4C00)).sum())
+    assert numbers > whole / 4, f"{numbers} of {whole} halves are the upper halves of numbers of ordinary size"
+
+
 def test_tokens_may_overtake() -> None:
     """Weights may be in the array before the pass in front of them has left it: their token says nothing of it."""
     text = """
@@ -113,9 +162,10 @@ def test_a_planted_fault_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch
     assert "pulse_array" in small.read_text() and (tmp_path / "odd-122.log").read_text() == text + "\n"
 
 
-def test_broken_programs_cover_the_tables() -> None:
+@pytest.mark.parametrize("name", ["odd", "odd-bf16"])
+def test_broken_programs_cover_the_tables(name: str) -> None:
     """Every field that can be out of range is, and golden stops at broken programs where they are broken."""
-    config = RANDOM_CONFIGS["odd"]
+    config = CONFIGS[name]
     words = illegal_words(config, random.Random(1))
     named = {(w.word & 63, w.field) for w in words if w.code == isa.Error.ILLEGAL_FIELD}
     for op, spec in isa.ops_of(config).items():

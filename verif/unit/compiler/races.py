@@ -14,13 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from sluice.asm import Program
+from sluice.asm.pass_mode import needed_streams
 from sluice.golden.memory import walk_addresses
 from sluice.golden.sequencer import Sequencer
 from sluice.golden.units import MicroOp
 from sluice_hw.config import ChipConfig
-from sluice_hw.isa import PARAM_REGISTERS, Op, Source, Unit
+from sluice_hw.isa import PARAM_REGISTERS, Format, Op, Source, Stream, Unit
 
-__all__ = ["Race", "accesses", "find_races", "setup_key", "trace"]
+__all__ = ["Race", "accesses", "find_races", "setup_key", "setup_value", "trace"]
 
 #: Clocks: ops of each kind end in order. A PULSE_ARRAY has two, for its reads of VMEM and for its sums.
 KINDS = ("read", "write_read", "write", "weights", "fed", "sums", "params", "vector")
@@ -95,7 +96,12 @@ def find_races(
 
 def setup_key(uop: MicroOp) -> tuple:
     """What a setup word sets."""
-    return uop.op, uop.fields.get("unit"), uop.fields.get("index")
+    return uop.op, uop.fields.get("unit"), uop.fields.get("index", uop.fields.get("stream"))
+
+
+def setup_value(uop: MicroOp) -> Mapping[str, int]:
+    """Its fields, with the address that it has taken for the register's number."""
+    return {**uop.fields, **uop.address}
 
 
 class _Checker:
@@ -120,7 +126,7 @@ class _Checker:
         setup: dict[tuple, Mapping[str, int]] = {}
         for index, (unit, uop) in enumerate(self.ops):
             if "wait_ld" not in uop.fields:
-                setup[setup_key(uop)] = uop.fields
+                setup[setup_key(uop)] = setup_value(uop)
                 continue
             for kind, memory, places, write in accesses(self.config, unit, uop, setup):
                 self._access(memory, places, write, kind, counts[kind], starts[index], f"{uop.op.name} at {uop.pc}")
@@ -193,7 +199,8 @@ class _Checker:
         """What the unit itself waits for before an op starts."""
         before = {
             Op.HBM_WRITE_SLICE: ("write_read",), Op.LOAD_WEIGHTS: ("weights",), Op.PULSE_ARRAY: ("fed",),
-            Op.VECTOR: ("vector", "params"), Op.LOAD_PARAMS: ("params",),
+            Op.VECTOR: ("vector", "params"), Op.LOAD_PARAMS: ("params",), Op.VECTOR_PASS: ("vector",),
+            Op.TRANSPOSE: ("vector",),
         }.get(op, ())  # fmt: skip
         for kind in before:
             clock = np.maximum(clock, ended[kind])
@@ -247,6 +254,8 @@ def accesses(
         if unit is Unit.LD:
             return [("read", "HBM", hbm, False), ("read", "VMEM", vmem, True)]
         return [("write_read", "VMEM", vmem, False), ("write", "HBM", hbm, True)]
+    if uop.op is Op.LOAD_WEIGHTS and f["transpose"]:
+        return [("weights", "VMEM", _bytes(a["vmem"], (f["n"] // 2,), (f["pitch"],), 2 * f["k"]), False)]
     if uop.op is Op.LOAD_WEIGHTS:
         return [("weights", "VMEM", _bytes(a["vmem"], (f["k"],), (f["pitch"],), f["n"]), False)]
     if uop.op is Op.PULSE_ARRAY:
@@ -272,7 +281,37 @@ def accesses(
         width = mode["cols"] * (4 if mode["wide"] else 1)
         out.append(("vector", "VMEM", _bytes(a["dst"], counts[:2], (mode["d3"], shape["d2"]), width), True))
         return out
+    if uop.op is Op.VECTOR_PASS:
+        return _passed(config, setup)
+    if uop.op is Op.TRANSPOSE:
+        return [
+            ("vector", "VMEM", _bytes(a["src"], (f["k"],), (f["src_pitch"],), 2 * f["n"]), False),
+            ("vector", "VMEM", _bytes(a["dst"], (f["n"],), (f["dst_pitch"],), 2 * f["k"]), True),
+        ]
     return []
+
+
+def _passed(
+    config: ChipConfig, setup: Mapping[tuple, Mapping[str, int]]
+) -> list[tuple[str, str, np.ndarray, bool]]:  # fmt: skip
+    """What a VECTOR_PASS touches: reads before writes, because it may write in place."""
+    shape, mode = setup[Op.PASS_SHAPE, None, None], setup[Op.PASS_MODE, None, None]
+    rows, blocks, out = shape["rows"], shape["blocks"], []
+    for stream in needed_streams(mode):
+        s, write = setup[Op.PASS_STREAM, None, stream], stream in (Stream.RESULT, Stream.REDUCED)
+        steps = (s["row_step"], s["block_step"])
+        if stream in (Stream.COLUMN, Stream.REDUCED):
+            places = np.arange(s["addr"], s["addr"] + -(-rows // config.cols))
+        elif s["memory"] == Source.ACC:
+            places = np.unique(walk_addresses(s["addr"], (rows, blocks), steps))
+        else:
+            size = {Format.WORD: 4, Format.BF16: 2, Format.INT8: 1}[Format(s["format"])]
+            last = s["addr"] + (blocks - 1) * s["block_step"]
+            places = np.union1d(_bytes(s["addr"], (rows, blocks - 1), steps, size * config.cols),
+                                _bytes(last, (rows,), steps[:1], size * shape["tail"]))  # fmt: skip
+        values = stream in (Stream.COLUMN, Stream.REDUCED) or s["memory"] == Source.ACC
+        out.append(("vector", "ACC" if values else "VMEM", places, write))
+    return sorted(out, key=lambda access: access[3])
 
 
 def _fed(base: int, shape: Mapping[str, int], setup: Mapping[tuple, Mapping[str, int]]) -> np.ndarray:
@@ -296,6 +335,7 @@ def _kinds(op: Op) -> tuple[str, ...]:
     return {
         Op.HBM_READ_SLICE: ("read",), Op.HBM_WRITE_SLICE: ("write_read", "write"), Op.LOAD_WEIGHTS: ("weights",),
         Op.PULSE_ARRAY: ("fed", "sums"), Op.LOAD_PARAMS: ("params",), Op.VECTOR: ("vector",),
+        Op.VECTOR_PASS: ("vector",), Op.TRANSPOSE: ("vector",),
     }.get(op, ())  # fmt: skip
 
 
