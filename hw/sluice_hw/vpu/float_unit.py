@@ -32,6 +32,7 @@ from .function import FunctionLane
 from .pipe import FloatPipe
 from .reduce import ReduceLane, reduce_latency
 from .results import Packer, RowWriter
+from .transpose_op import TransposeOp
 
 __all__ = ["FloatUnit"]
 
@@ -91,17 +92,19 @@ class FloatUnit(Component):
         # -- queue head ------------------------------------------------------------------------------------------
         op = unit.op.payload
         word = {o: data.View(isa.word_layout(o), op.word)
-                for o in (Op.PASS_SHAPE, Op.PASS_MODE, Op.PASS_STREAM, Op.VECTOR_PASS)}  # fmt: skip
+                for o in (Op.PASS_SHAPE, Op.PASS_MODE, Op.PASS_STREAM, Op.VECTOR_PASS, Op.TRANSPOSE)}  # fmt: skip
         opcode = word[Op.VECTOR_PASS].opcode
         shape = Signal(isa.word_layout(Op.PASS_SHAPE))
         next_mode = Signal(isa.word_layout(Op.PASS_MODE))
         streams = {s: Signal(stream_layout(), name=f"stream_{s.name.lower()}", reset_less=True) for s in Stream}
         known = Signal(len(Stream))
-        is_pass, is_sync, is_setup, running, stopped = Signal(), Signal(), Signal(), Signal(), Signal()
+        is_pass, is_transpose, is_sync, is_setup = Signal(), Signal(), Signal(), Signal()
+        running, turning, stopped = Signal(), Signal(), Signal()  # a pass, a transpose; neither any more
         able, start, starts_pass, unusable, fault = Signal(), Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
-            is_pass.eq(opcode == Op.VECTOR_PASS), is_sync.eq(opcode == Op.SYNC), is_setup.eq(~(is_pass | is_sync)),
-            able.eq(unit.op.valid & ~is_setup & ~running & ~stopped),
+            is_pass.eq(opcode == Op.VECTOR_PASS), is_transpose.eq(opcode == Op.TRANSPOSE),
+            is_sync.eq(opcode == Op.SYNC), is_setup.eq(~(is_pass | is_transpose | is_sync)),
+            able.eq(unit.op.valid & ~is_setup & ~running & ~turning & ~stopped),
             unit.take.valid.eq(able), unit.take.payload.eq(op.wait), start.eq(able & unit.take.ready),
             unit.op.ready.eq(start | is_setup), starts_pass.eq(start & is_pass & ~unusable),
         ]  # fmt: skip
@@ -150,8 +153,9 @@ class FloatUnit(Component):
             m.d.sync += [
                 running.eq(1), mode.eq(next_mode), tail.eq(shape.tail), masked.eq(shape.masked), used.eq(next_used),
                 bf16.eq(next_mode.round | ((result.memory == Source.VMEM) & (result.format == isa.Format.BF16))),
-                signal.eq(op.signal), pc.eq(op.pc),
             ]  # fmt: skip
+        with m.If(start):
+            m.d.sync += [signal.eq(op.signal), pc.eq(op.pc), turning.eq(is_transpose)]
 
         # -- streams ---------------------------------------------------------------------------------------------
         read_ports = {Stream.SOURCE: self.source, Stream.X: self.residual, Stream.Y: self.params}
@@ -159,7 +163,8 @@ class FloatUnit(Component):
         for s, port in read_ports.items():
             depth = AHEAD if s == Stream.SOURCE else OPERAND_BLOCKS
             m.submodules[f"fetch_{s.name.lower()}"] = fetchers[s] = fetch = Fetcher(cfg, depth=depth)
-            connect(m, fetch.vmem, flipped(port))
+            if s != Stream.SOURCE:
+                connect(m, fetch.vmem, flipped(port))
             m.d.comb += [
                 fetch.start.eq(starts_pass & next_used[s]),
                 *(fetch.shape[name].eq(shape[name]) for name in fetch.shape.shape().members),
@@ -179,7 +184,14 @@ class FloatUnit(Component):
             *(writer.shape[name].eq(shape[name]) for name in writer.shape.shape().members),
             writer.stream.eq(result), writer.enable.eq(running),
         ]  # fmt: skip
-        connect(m, writer.vmem, flipped(self.result))
+        m.submodules.transpose = transpose = TransposeOp(cfg, emission=self._emission)
+        m.d.comb += [
+            transpose.start.valid.eq(start & is_transpose), transpose.start.payload.src.eq(op.a),
+            transpose.start.payload.dst.eq(op.b), transpose.start.payload.pc.eq(op.pc),
+            *(transpose.start.payload[name].eq(word[Op.TRANSPOSE][name])
+              for name in ("src_pitch", "dst_pitch", "k", "n")),
+        ]  # fmt: skip
+        self._share_vmem(m, turning, transpose, fetchers[Stream.SOURCE], writer)
         self._share_reads(m, column, fetchers)
         self._share_writes(m, packer, writer)
 
@@ -281,9 +293,12 @@ class FloatUnit(Component):
             (writer.fault, writer.to_vmem, writer.at), (packer.fault, 0, packer.at),
         ]  # fmt: skip
         m.d.comb += [
-            fault.eq(running & Cat(bad for bad, _, _ in watched).any()), unit.fault.pc.eq(Mux(running, pc, op.pc)),
+            fault.eq(running & Cat(bad for bad, _, _ in watched).any() | turning & transpose.fault_valid),
+            unit.fault.pc.eq(Mux(running | turning, pc, op.pc)),
             unit.fault_valid.eq(fault | (start & is_pass & unusable)), unit.fault.code.eq(Error.ILLEGAL_FIELD),
         ]  # fmt: skip
+        with m.If(turning):
+            m.d.comb += [unit.fault.code.eq(Error.VMEM_RANGE), unit.fault.info.eq(transpose.fault.addr)]
         with m.If(running):
             for bad, vmem, at in reversed(watched):
                 with m.If(bad):
@@ -295,16 +310,16 @@ class FloatUnit(Component):
 
         # -- finish ----------------------------------------------------------------------------------------------
         finish = Signal()
-        m.d.comb += finish.eq(running & ~fault & writer.ends & packer.ends)
+        m.d.comb += finish.eq(~fault & Mux(turning, transpose.done, running & writer.ends & packer.ends))
         with m.If(finish | fault):
-            m.d.sync += running.eq(0)
+            m.d.sync += [running.eq(0), turning.eq(0)]
         with m.If(finish):
             m.d.comb += [unit.give.eq(signal), unit.finished_pc.eq(pc)]
         with m.Elif(start & is_sync):
             m.d.comb += [unit.give.eq(op.signal), unit.finished_pc.eq(op.pc)]
         m.d.comb += [
             unit.finished.eq(finish | (start & is_sync)), unit.started.eq(start), unit.started_pc.eq(op.pc),
-            unit.idle.eq(~running),
+            unit.idle.eq(~running & ~turning),
         ]  # fmt: skip
 
         # -- state -----------------------------------------------------------------------------------------------
@@ -316,13 +331,27 @@ class FloatUnit(Component):
             m.d.comb += unit.state.eq(Cause.VMEM)
         with m.Elif(Cat(port.valid & ~port.ready for port in acc_ports).any()):
             m.d.comb += unit.state.eq(Cause.ACC)
-        with m.Elif(running):
+        with m.Elif(running | turning):
             m.d.comb += unit.state.eq(Cause.OUTPUT)
         with m.Elif(unit.take.valid & ~unit.take.ready):
             m.d.comb += unit.state.eq(token_cause(m, isa.Unit.VPU, unit.missing))
         with m.Else():
             m.d.comb += unit.state.eq(Cause.IDLE)
         return m
+
+    def _share_vmem(self, m: Module, turning: Value, transpose: TransposeOp, fetch: Fetcher, writer: RowWriter) -> None:
+        """Two ports of VMEM are the transposes' as well, which run between passes."""
+        for port, turned, passed in ((self.source, transpose.source, fetch.vmem),
+                                     (self.result, transpose.result, writer.vmem)):  # fmt: skip
+            m.d.comb += [
+                port.req.valid.eq(Mux(turning, turned.req.valid, passed.req.valid)),
+                port.req.payload.eq(Mux(turning, turned.req.payload, passed.req.payload)),
+                turned.req.ready.eq(turning & port.req.ready), passed.req.ready.eq(~turning & port.req.ready),
+            ]  # fmt: skip
+        for reader, mine in ((transpose.source, turning), (fetch.vmem, ~turning)):
+            m.d.comb += [
+                reader.rsp_valid.eq(mine & self.source.rsp_valid), reader.rsp_data.eq(self.source.rsp_data)
+            ]
 
     def _share_reads(self, m: Module, column: ColumnReader, fetchers: dict[Stream, Fetcher]) -> None:
         """One read of the accumulators a cycle: the column's first, then of the stream that is least ahead."""
