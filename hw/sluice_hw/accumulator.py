@@ -1,4 +1,5 @@
-"""Accumulators: int32 or fp32 rows that the array adds to in place and the vector unit reads, in two regions.
+"""Accumulators: int32 or fp32 rows that the array adds to in place and the vector unit reads, in two regions. That of a
+chip of bf16 writes them, too.
 
 A row of int32 sums that leaves the array is written one cycle later, and what it adds to is read in the cycle between.
 Only when the row of the cycle before is the same one is that too late; then its sum is taken on the way to the memory.
@@ -17,7 +18,7 @@ from .arith.add import Fp32Add
 from .arith.multiply_add import valid_stages
 from .config import ChipConfig
 from .emit.grid import Grid
-from .interfaces import ACC_LATENCY, AccReadSignature
+from .interfaces import ACC_LATENCY, AccReadSignature, AccWriteSignature
 from .ram import Ram1R1W
 
 __all__ = ["PASSES", "Accumulator", "pass_layout"]
@@ -90,6 +91,8 @@ class Accumulator(wiring.Component):
         The last row of a pass is being written: a read that is taken in any later cycle sees it.
     acc : In(AccReadSignature(cols))
         Read port. The array's read of the same region in the same cycle goes first.
+    write : In(AccWriteSignature(cols)), chips of bf16 only
+        Write port. The array's write of the same region in the same cycle goes first.
 
     Raises
     ------
@@ -107,6 +110,7 @@ class Accumulator(wiring.Component):
             "p_data": In(data.ArrayLayout(signed(config.psum_width), config.cols)),
             "finished": Out(1),
             "acc": In(AccReadSignature(config.cols)),
+            **({"write": In(AccWriteSignature(config.cols))} if config.is_float else {}),
         })
 
     @property
@@ -194,14 +198,25 @@ class Accumulator(wiring.Component):
         m.d.sync += [self.acc.rsp_valid.eq(taken), answers_upper.eq(wanted_upper)]
         m.d.comb += Value.cast(self.acc.rsp_data).eq(Mux(answers_upper, regions[1].rdata, regions[0].rdata))
 
+        if config.is_float:
+            # ... and writes likewise.
+            stored = self.write.req.payload.row
+            stored_upper = stored >= half
+            stored_local = Mux(stored_upper, stored - half, stored)[: len(regions[0].waddr)]
+            m.d.comb += self.write.req.ready.eq(~(written & (write_upper == stored_upper)))
         for number, region in enumerate(regions):
-            mine = reads & (upper == number)
+            mine, own = reads & (upper == number), written & (write_upper == number)
+            we, waddr, wdata = own, write_local, result
+            if config.is_float:
+                we = own | (self.write.req.valid & (stored_upper == number))
+                waddr = Mux(own, write_local, stored_local)
+                wdata = Mux(own, result, Value.cast(self.write.req.payload.data))
             m.d.comb += [
                 region.re.eq(mine | (taken & (wanted_upper == number))),
                 region.raddr.eq(Mux(mine, local, wanted_local)),
-                region.we.eq(written & (write_upper == number)),
-                region.waddr.eq(write_local),
-                region.wdata.eq(result),
+                region.we.eq(we),
+                region.waddr.eq(waddr),
+                region.wdata.eq(wdata),
             ]
         return m
 

@@ -21,7 +21,7 @@ from .mxu import Mxu
 from .sequencer import Sequencer, UnitQueue
 from .tokens import TokenCounters
 from .vmem import Vmem
-from .vpu import Vpu
+from .vpu import FloatUnit, Vpu
 
 __all__ = ["Chip"]
 
@@ -91,7 +91,7 @@ class Chip(wiring.Component):
         vmem = Vmem(cfg)
         ld, st = DmaLoad(cfg), DmaStore(cfg)
         mxu = Mxu(cfg, emission=self._emission)
-        vpu = Vpu(cfg, emission=self._emission)
+        vpu = (FloatUnit if cfg.is_float else Vpu)(cfg, emission=self._emission)
         units = {Unit.LD: ld, Unit.ST: st, Unit.MXU: mxu, Unit.VPU: vpu}
         ports = [units[u].unit for u in Unit]
 
@@ -157,6 +157,8 @@ class Chip(wiring.Component):
         ):
             connect(m, port, getattr(vmem, name))
         connect(m, vpu.acc, mxu.acc)
+        if cfg.is_float:
+            connect(m, vpu.acc_write, mxu.acc_write)
         dma = arbiter.ports[0]
         connect(m, ld.read, dma.read)
         connect(m, dma.read_data, ld.read_data)

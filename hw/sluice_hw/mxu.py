@@ -21,7 +21,7 @@ from .accumulator import PASSES, Accumulator
 from .array import SystolicArray
 from .config import ChipConfig
 from .feeder import FEED_LATENCY, Feeder, access_fault_layout, segment_layout, shape_layout
-from .interfaces import AccReadSignature, UnitSignature, VmemReadSignature
+from .interfaces import AccReadSignature, AccWriteSignature, UnitSignature, VmemReadSignature
 from .tokens import token_cause
 from .weights import TILES, WeightLoader
 
@@ -46,6 +46,7 @@ class Mxu(wiring.Component):
         Its queue, tokens, state, events. ``state`` is BUSY in a cycle in which a row enters the array.
     act, weights : Out(VmemReadSignature(word_bytes))
     acc : In(AccReadSignature(cols))
+    acc_write : In(AccWriteSignature(cols)), chips of bf16 only
     array_rows : Out(1)
         A row enters the array.
     macs : Out
@@ -71,6 +72,7 @@ class Mxu(wiring.Component):
             "act": Out(VmemReadSignature(config.word_bytes)),
             "weights": Out(VmemReadSignature(config.word_bytes)),
             "acc": In(AccReadSignature(config.cols)),
+            **({"acc_write": In(AccWriteSignature(config.cols))} if config.is_float else {}),
             "array_rows": Out(1),
             "macs": Out(range(config.rows * config.cols + 1)),
             "weight_tiles": Out(1),
@@ -89,6 +91,8 @@ class Mxu(wiring.Component):
         wiring.connect(m, feeder.act, wiring.flipped(self.act))
         wiring.connect(m, loader.vmem, wiring.flipped(self.weights))
         wiring.connect(m, accumulator.acc, wiring.flipped(self.acc))
+        if self._config.is_float:
+            wiring.connect(m, accumulator.write, wiring.flipped(self.acc_write))
         m.d.comb += [
             feeder.tile_ready.eq(loader.tile_ready),
             loader.swap.eq(feeder.issue_swap),
