@@ -38,7 +38,7 @@ def same(case: Case, got: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) 
 def test_operations(config, seed):
     for case in cases(seed):
         program, wanted = case.compile(config), golden_results(case, config)
-        for schedule in (None, seed, seed + 1):
+        for schedule in (None, seed):
             same(case, run_machine(program, case, schedule), wanted)
 
 
