@@ -10,6 +10,7 @@ import pytest
 from sluice.asm import assemble, check, disassemble
 from sluice.golden import GoldenMachine, numerics
 from sluice_hw.config import preset
+from verif.unit.compiler.races import find_races
 
 FOLDER = Path(__file__).parents[3] / "examples" / "asm"
 TINY = preset("tiny")
@@ -37,9 +38,10 @@ def run(name: str, memory: dict[int, bytes | np.ndarray], schedule: int | None) 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.s")), ids=lambda p: p.name)
 def test_round_trip(path):
-    program = assemble(path.read_text(), TINY, file=path.name)
-    check(program, TINY)
-    assert assemble(disassemble(program, TINY), TINY).words == program.words
+    program = assemble(path.read_text(), file=path.name)
+    config = preset(program.config_name)
+    check(program, config)
+    assert assemble(disassemble(program, config), config).words == program.words
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -101,3 +103,27 @@ def test_pooling(schedule):
     total = largest.astype(np.int64).sum(axis=(0, 1))
     mean = np.sign(total) * ((np.abs(total) + 8) // 16)
     np.testing.assert_array_equal(machine.read_hbm(3 * SLICE, 8).view(np.int8), mean)
+
+
+@pytest.mark.parametrize("schedule", (None, 1))
+def test_attention(schedule):
+    config = preset("v2")
+    rng = np.random.default_rng(5)
+    q, k, v = (numerics.fp32_to_bf16(rng.standard_normal((64, 64), np.float32)) for _ in range(3))
+    machine = GoldenMachine(config)
+    for number, part in enumerate((q, k, v)):
+        machine.write_hbm(2 * number * config.slice_bytes, part)
+    program = assemble((FOLDER / "attention.s").read_text())
+    if schedule is None:
+        assert not find_races(program, config)
+    result = machine.run(program, schedule_seed=schedule)
+    assert result.halt_code == 0, result.error
+    q, k, v = (numerics.bf16_to_fp32(part).astype(np.float64) for part in (q, k, v))
+    scores = np.where(np.tri(64), q @ k.T / 8, -np.inf)
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    got = machine.read_hbm(6 * config.slice_bytes, 8192).view("<u2").reshape(64, 64)
+    # Weights and results are rounded to bf16.
+    error = np.abs(numerics.bf16_to_fp32(got) - weights @ v)
+    assert (error <= 2.0**-7 * (weights @ np.abs(v))).all()
+    assert result.counters.vector_rows == 4 * 64 + 1
