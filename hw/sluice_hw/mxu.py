@@ -85,7 +85,7 @@ class Mxu(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         m.submodules.feeder = feeder = Feeder(self._config)
-        m.submodules.loader = loader = WeightLoader(self._config)
+        m.submodules.loader = loader = WeightLoader(self._config, self._emission)
         m.submodules.array = array = self._array
         m.submodules.accumulator = accumulator = Accumulator(self._config, self._emission)
         wiring.connect(m, feeder.act, wiring.flipped(self.act))
@@ -177,8 +177,9 @@ class Mxu(wiring.Component):
             running_pass.w_en.eq(starts & is_pulse),
             running_pass.w_data.eq(Cat(op.signal, op.pc)),
         ]
-        m.d.comb += [
-            loader.start.payload[name].eq(words[isa.Op.LOAD_WEIGHTS][name]) for name in ("pitch", "k", "n")]
+        load = loader.start.payload
+        from_word = (name for name in load.shape().members if name not in ("vmem", "pc"))
+        m.d.comb += [load[name].eq(words[isa.Op.LOAD_WEIGHTS][name]) for name in from_word]
         if self._config.is_float:
             self._keep_apart(m, feeder, starts & is_pulse)
         m.d.sync += [unit.started.eq(starts), unit.started_pc.eq(op.pc)]

@@ -2,7 +2,8 @@
 
 Rows go through a small FIFO: its write side reads VMEM ahead, across tiles, and so hides the latency and an occasional
 refused grant; its read side feeds the array and knows nothing but that every tile has R rows. The array takes rows with
-bubbles between them, so the two sides need no agreement.
+bubbles between them, so the two sides need no agreement. Where elements are bf16, a tile may lie transposed in VMEM:
+then its rows, as read, turn on a square of registers between the FIFO and the array (:mod:`sluice_hw.turner`).
 
 With T_r the cycle in which row r of a tile enters the array and t the one of the activation row that swaps it in, a
 tile may be swapped in when T_(R-1) < t, and the next may enter from T'_0 >= t on (:mod:`sluice_hw.pe`). Weights take
@@ -12,7 +13,7 @@ conditions look at registers of the cycle before, and tiles still follow each ot
 
 from __future__ import annotations
 
-from amaranth import Module, Signal, Value, signed
+from amaranth import Module, Mux, Signal, Value, signed
 from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -21,6 +22,7 @@ from .config import ChipConfig
 from .feeder import FEED_LATENCY, access_fault_layout
 from .interfaces import ADDR_BITS, VMEM_LATENCY, VmemReadSignature
 from .lanes import bytes_below
+from .turner import TileTurner
 
 __all__ = ["LOAD_LATENCY", "TILES", "WeightLoader", "tile_layout"]
 
@@ -33,10 +35,12 @@ TILES = 8
 SIZE_BITS = 11
 
 
-def tile_layout() -> data.StructLayout:
-    """A LOAD_WEIGHTS for the loader: address of row 0, bytes from row to row, rows and bytes of each that are read."""
+def tile_layout(config: ChipConfig) -> data.StructLayout:
+    """A LOAD_WEIGHTS for the loader: address of row 0, bytes from row to row, rows and bytes of each that count, and,
+    of bf16, whether what lies there is the tile transposed."""
     return data.StructLayout({
         "vmem": ADDR_BITS, "pitch": signed(isa.STRIDE_BITS), "k": SIZE_BITS, "n": SIZE_BITS, "pc": 16,
+        **({"transpose": 1} if config.is_float else {}),
     })
 
 
@@ -46,6 +50,8 @@ class WeightLoader(wiring.Component):
     Parameters
     ----------
     config : ChipConfig
+    emission : str
+        Form of the square that turns tiles: 'structural' or 'loop'.
 
     Members
     -------
@@ -59,7 +65,7 @@ class WeightLoader(wiring.Component):
     tile_ready : Out(1)
         A tile is in the array completely for a row that is issued in this cycle, and was not swapped in yet.
     tile_macs : Out
-        With ``tile_ready``: rows x columns of the tile that were read.
+        With ``tile_ready``: rows x columns of the tile that count.
     fed : Out(1)
         The last row of a tile has entered the array.
     fault_valid, fault : Out
@@ -71,12 +77,14 @@ class WeightLoader(wiring.Component):
         If ``config`` is not a ChipConfig.
     """
 
-    def __init__(self, config: ChipConfig) -> None:
+    def __init__(self, config: ChipConfig, emission: str = "structural") -> None:
         if not isinstance(config, ChipConfig):
             raise TypeError(f"config must be a ChipConfig, not {config!r}")
         self._config = config
+        self._turner = TileTurner(
+            rows=config.rows, cols=config.cols, tiles=TILES, emission=emission) if config.is_float else None
         super().__init__({
-            "start": In(stream.Signature(tile_layout())),
+            "start": In(stream.Signature(tile_layout(config))),
             "vmem": Out(VmemReadSignature(config.word_bytes)),
             "w_valid": Out(1),
             "w_start": Out(1),
@@ -95,22 +103,35 @@ class WeightLoader(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.rows = rows = fifo.SyncFIFOBuffered(width=8 * self._config.col_bytes, depth=ROWS_AHEAD)
+        turner = self._turner
+        width = len(turner.input.payload.as_value()) if turner else 8 * self._config.col_bytes
+        m.submodules.rows = rows = fifo.SyncFIFOBuffered(width=width, depth=ROWS_AHEAD)
         m.submodules.sizes = sizes = fifo.SyncFIFO(width=len(self.tile_macs), depth=TILES)
         self._read(m, rows, sizes)
-        self._feed(m, rows, sizes)
+        if turner is None:
+            self._feed(m, sizes, rows.r_rdy, rows.r_en, rows.r_data)
+        else:
+            m.submodules.turner = turner
+            m.d.comb += [
+                turner.input.valid.eq(rows.r_rdy), turner.input.payload.eq(rows.r_data),
+                rows.r_en.eq(turner.input.ready),
+            ]
+            self._feed(m, sizes, turner.output.valid, turner.output.ready, turner.output.payload)
         return m
 
     def _read(self, m: Module, rows, sizes) -> None:
-        """VMEM side. A tile's rows beyond k pass through like the others, as reads of no columns."""
-        config = self._config
-        waiting_valid, waiting = Signal(), Signal(tile_layout(), reset_less=True)
-        active, tile = Signal(), Signal(tile_layout(), reset_less=True)
-        row = Signal(range(config.rows), reset_less=True)
-        last = row == config.rows - 1
+        """VMEM side. A tile's rows beyond k pass through like the others, as reads of no columns; of a transposed tile,
+        only the rows that lie in VMEM do."""
+        config, turner = self._config, self._turner
+        waiting_valid, waiting = Signal(), Signal(tile_layout(config), reset_less=True)
+        # Of a transposed tile, k and n are rows and bytes as they are read.
+        active, tile = Signal(), Signal(tile_layout(config), reset_less=True)
+        row = Signal(range(config.rows if turner is None else max(config.rows, config.cols)), reset_less=True)
+        last = row == (config.rows - 1 if turner is None else Mux(tile.transpose, tile.k - 1, config.rows - 1))
 
+        row_bytes = config.col_bytes if turner is None else max(config.row_bytes, config.col_bytes)
         asked_valid = Signal()
-        asked = Signal(data.StructLayout({"addr": ADDR_BITS, "n": config.col_bytes.bit_length()}), reset_less=True)
+        asked = Signal(data.StructLayout({"addr": ADDR_BITS, "n": row_bytes.bit_length()}), reset_less=True)
         asked_real = Signal(reset_less=True)
         request = self.vmem.req
         m.d.comb += [request.valid.eq(asked_valid & asked_real), request.payload.addr.eq(asked.addr)]
@@ -153,6 +174,9 @@ class WeightLoader(wiring.Component):
             m.d.sync += active.eq(0)
         with m.If(begin):
             m.d.sync += [active.eq(1), tile.eq(waiting), row.eq(0), waiting_valid.eq(0)]
+            if turner is not None:
+                with m.If(waiting.transpose):
+                    m.d.sync += [tile.k.eq((waiting.n + 1) >> 1), tile.n.eq(waiting.k << 1)]
         with m.If(self.start.valid & self.start.ready):
             m.d.sync += [waiting_valid.eq(1), waiting.eq(self.start.payload)]
         columns_read = waiting.n[1:] if config.is_float else waiting.n
@@ -164,14 +188,31 @@ class WeightLoader(wiring.Component):
             next_n = Signal.like(asked.n, name=f"arrived_n{stage}", reset_less=True)
             m.d.sync += [next_arrived.eq(arrived), next_n.eq(n)]
             arrived, n = next_arrived, next_n
-        columns = Signal(8 * config.col_bytes)
-        m.d.comb += [
-            columns.eq(bytes_below(n, config.col_bytes)), rows.w_en.eq(arrived),
-            rows.w_data.eq(Value.cast(self.vmem.rsp_data) & columns),
-        ]
+        columns = Signal(8 * row_bytes)
+        m.d.comb += [columns.eq(bytes_below(n, row_bytes)), rows.w_en.eq(arrived)]
+        read = Value.cast(self.vmem.rsp_data) & columns
+        if turner is None:
+            m.d.comb += rows.w_data.eq(read)
+        else:
+            self._mark(m, rows, walk, tile, read)
+            m.d.comb += [
+                turner.tile_valid.eq(begin), turner.tile.transpose.eq(waiting.transpose), turner.tile.k.eq(waiting.k)]
 
-    def _feed(self, m: Module, rows, sizes) -> None:
-        """Array side."""
+    def _mark(self, m: Module, rows, walk: Value, tile, read: Value) -> None:
+        """Rows as the turner takes them: with what they are part of, which goes along with the read."""
+        entry = data.View(self._turner.input.payload.shape(), rows.w_data)
+        fields = {"transpose": tile.transpose, "rows": tile.k, "cols": tile.n >> 1}
+        marks = Signal(data.StructLayout({name: len(entry[name]) for name in fields}), reset_less=True)
+        with m.If(walk):
+            m.d.sync += [marks[name].eq(value) for name, value in fields.items()]
+        for stage in range(VMEM_LATENCY):
+            later = Signal.like(marks, name=f"arrived_marks{stage}", reset_less=True)
+            m.d.sync += later.eq(marks)
+            marks = later
+        m.d.comb += [entry.row.eq(read), *(entry[name].eq(marks[name]) for name in fields)]
+
+    def _feed(self, m: Module, sizes, there: Value, take: Value, row_in: Value) -> None:
+        """Array side: rows as they come, whole tiles after another."""
         config = self._config
         row = Signal(range(config.rows))
         full = Signal()  # a tile waits in the array for its swap
@@ -179,9 +220,9 @@ class WeightLoader(wiring.Component):
         completes = Signal()
         macs = Signal.like(self.tile_macs, reset_less=True)
         m.d.comb += [
-            feed.eq(rows.r_rdy & ~full),
+            feed.eq(there & ~full),
             completes.eq(feed & (row == config.rows - 1)),
-            rows.r_en.eq(feed),
+            take.eq(feed),
             sizes.r_en.eq(feed & (row == 0)),
             self.tile_ready.eq(full | completes),
             self.tile_macs.eq(macs),
@@ -196,7 +237,7 @@ class WeightLoader(wiring.Component):
             m.d.sync += full.eq(0)
 
         valid, first, entered = feed, feed & (row == 0), completes
-        row_data = rows.r_data
+        row_data = row_in
         for stage in range(LOAD_LATENCY):
             next_valid, next_first, next_entered = (
                 Signal(name=f"{name}{stage}") for name in ("feeding", "first", "entered"))

@@ -194,7 +194,7 @@ def test_whole_for_longer():
 
 
 BUGS = {
-    "a tile too early": ("feed.eq(rows.r_rdy & ~full)", "feed.eq(rows.r_rdy)"),
+    "a tile too early": ("feed.eq(there & ~full)", "feed.eq(there)"),
     "ready a row early": ("completes.eq(feed & (row == config.rows - 1))", "completes.eq(feed & (row == 0))"),
     "a swap is lost": ("with m.If(self.swap):", "with m.If(self.swap & ~completes):"),
     "mark on every row": ("feed, feed & (row == 0), completes", "feed, feed, completes"),

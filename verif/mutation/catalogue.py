@@ -97,7 +97,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "rows beyond k not zeroed",
         "weights.py",
-        "columns.eq(bytes_below(n, config.col_bytes))",
+        "columns.eq(bytes_below(n, row_bytes))",
         "columns.eq(-1)",
         _WEIGHTS,
     ),
@@ -108,7 +108,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "completes.eq(feed & (row == config.rows - 2))",
         _WEIGHTS,
     ),
-    Mutation("next tile before the swap", "weights.py", "feed.eq(rows.r_rdy & ~full)", "feed.eq(rows.r_rdy)", _WEIGHTS),
+    Mutation("next tile before the swap", "weights.py", "feed.eq(there & ~full)", "feed.eq(there)", _WEIGHTS),
     Mutation(
         "weights' end of memory off by one",
         "weights.py",

@@ -251,11 +251,13 @@ class Memory:
         return start
 
 
-def random_matmul(bench: Bench, memory: Memory, m: int, k: int, n: int, acc: int) -> list[UnitOp]:
+def random_matmul(bench: Bench, memory: Memory, m: int, k: int, n: int, acc: int, transpose: bool = False
+                  ) -> list[UnitOp]:  # fmt: skip
     size = bench.config.element_bytes
-    x_pitch, w_pitch = k * size + bench.rng.randrange(4), n * size + bench.rng.randrange(4)
-    return matmul_ops(bench.config, m, k, n, x=memory.take(m * x_pitch), x_pitch=x_pitch, w=memory.take(k * w_pitch),
-                      w_pitch=w_pitch, acc=acc)
+    lines, row = (n, k) if transpose else (k, n)
+    x_pitch, w_pitch = k * size + bench.rng.randrange(4), row * size + bench.rng.randrange(4)
+    return matmul_ops(bench.config, m, k, n, x=memory.take(m * x_pitch), x_pitch=x_pitch,
+                      w=memory.take(lines * w_pitch), w_pitch=w_pitch, acc=acc, transpose=transpose)  # fmt: skip
 
 
 async def matmuls(bench: Bench, model: MxuModel, sizes: Sequence[tuple[int, int, int]]) -> None:
@@ -304,6 +306,50 @@ async def random_sizes_with_refusals(dut) -> None:
         bench.refuse = {"act": act, "weights": weights}
         bench.queue_pause = queue
         await matmuls(bench, model, [tuple(bench.rng.randint(1, top) for _ in range(3)) for _ in range(25)])
+
+
+@cocotb.test()
+async def transposed_weights(dut) -> None:
+    """Matmuls whose weights lie as [n, k], among others, also where neither is a whole number of tiles."""
+    bench, model = await bench_of(dut, "transposed")
+    rng, memory = bench.rng, Memory(bench)
+    top = 2 * max(bench.config.rows, bench.config.cols) + 1
+    for refuse, queue in ((0, 0), (0.3, 0), (0.8, 0.3)):
+        bench.refuse, bench.queue_pause = {"act": refuse, "weights": refuse}, queue
+        acc = 0
+        for number in range(20):
+            m, k, n = (rng.randint(1, top) for _ in range(3))
+            need = m * -(-n // bench.config.cols)
+            if acc + need > bench.config.acc_rows:
+                break
+            ops = random_matmul(bench, memory, m, k, n, acc, transpose=number % 3 != 1)
+            run_ops(model, ops)
+            bench.send(ops)
+            acc += need
+        await bench.check(model)
+
+
+@cocotb.test()
+async def transposed_tiles_follow_without_a_bubble(dut) -> None:
+    """Passes of 2 max(R, C) rows or more: as long as a tile takes through the square."""
+    bench, model = await bench_of(dut, "transposed rate")
+    config = bench.config
+    rows, cols, size = config.rows, config.cols, config.element_bytes
+    for m in (2 * max(rows, cols), 2 * max(rows, cols) + 3):
+        first = len(bench.row_cycles)
+        ops = [shape_op(m, s0=rows + 3), segment_op(0, 0, rows * size)]
+        for tile in range(12):
+            ops += [
+                UnitOp(Op.LOAD_WEIGHTS, {"pitch": rows * size, "k": rows, "n": cols * size, "transpose": 1},
+                       a=64 + 3 * tile),
+                UnitOp(Op.PULSE_ARRAY, a=1 + tile, b=tile % 3 * m, swap=1, accumulate=int(tile > 2)),
+            ]  # fmt: skip
+        run_ops(model, ops)
+        bench.send(ops)
+        await bench.check(model)
+        starts = bench.row_cycles[first::m]
+        spacing = [b - a for a, b in zip(starts, starts[1:], strict=False)]
+        assert set(spacing[1:]) == {m}, spacing
 
 
 @cocotb.test()
@@ -679,6 +725,10 @@ async def faults(dut) -> None:
     elif kind == "weights":
         load.a = size - cols * (rows - 1) - 1
         want = (Error.VMEM_RANGE, 3, size - 1)
+    elif kind == "weights_transposed":  # the last of the rows that are read
+        load = UnitOp(Op.LOAD_WEIGHTS, {"pitch": 99, "k": rows, "n": config.col_bytes, "transpose": 1},
+                      a=size - 99 * (cols - 1) - 2 * rows + 1)
+        want = (Error.VMEM_RANGE, 3, size - 2 * rows + 1)
     elif kind == "acc":
         pulse.b = config.acc_rows - 5
         want = (Error.ACC_RANGE, 4, config.acc_rows)

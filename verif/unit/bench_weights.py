@@ -12,8 +12,11 @@ from verif.transactors import parameter, seeded, start_up
 from verif.unit.mxu_model import random_bytes
 
 CONFIG = preset("tiny").replace(
-    name="test", rows=int(parameter("ROWS")), cols=int(parameter("COLS")), acc_bytes=64 * int(parameter("COLS")))
-R, C = CONFIG.rows, CONFIG.cols
+    name="test", rows=int(parameter("ROWS")), cols=int(parameter("COLS")), acc_bytes=64 * int(parameter("COLS")),
+    dtype=parameter("DTYPE", "int8"))
+R, C, SIZE = CONFIG.rows, CONFIG.cols, CONFIG.element_bytes
+#: Bytes of an array row.
+N = CONFIG.col_bytes
 
 
 class Bench:
@@ -38,7 +41,7 @@ class Bench:
     async def _run(self) -> None:
         dut, rng = self.dut, self.rng
         word = CONFIG.word_bytes
-        layout = tile_layout()
+        layout = tile_layout(CONFIG)
         pipe: list[int | None] = [None] * (VMEM_LATENCY - 1)
         held, waiting, sending = None, None, False
         while True:
@@ -61,7 +64,7 @@ class Bench:
             dut.vmem__req__ready.value = int(rng.random() >= self.refuse)
 
             if int(dut.w_valid.value):
-                row = int(dut.w_data.value).to_bytes(C, "little")
+                row = int(dut.w_data.value).to_bytes(N, "little")
                 self.rows.append((self.cycle, int(dut.w_start.value), row))
             if int(dut.fed.value):
                 self.fed += 1
@@ -91,7 +94,7 @@ class Bench:
 
     async def run(self, tiles: list[dict[str, int]]) -> None:
         self.tiles += tiles
-        limit = self.cycle + 4000 + len(tiles) * 40 * R
+        limit = self.cycle + 4000 + len(tiles) * 40 * max(R, C)
         while len(self.swaps) < len(self.tiles):
             await RisingEdge(self.dut.clk)
             assert self.cycle < limit, f"{self.fed} of {len(self.tiles)} tiles were fed"
@@ -99,11 +102,21 @@ class Bench:
             await RisingEdge(self.dut.clk)
 
     def expected(self, tile: dict[str, int]) -> np.ndarray:
-        out = np.zeros((R, C), np.int8)
-        for i in range(tile["k"]):
-            at = tile["vmem"] + i * tile["pitch"]
-            if 0 <= at <= CONFIG.vmem_bytes - tile["n"]:
-                out[i, : tile["n"]] = self.vmem[at : at + tile["n"]]
+        def read(rows: int, count: int) -> np.ndarray:
+            block = np.zeros((rows, count), np.int8)
+            for i in range(rows):
+                at = tile["vmem"] + i * tile["pitch"]
+                if 0 <= at <= CONFIG.vmem_bytes - count:
+                    block[i] = self.vmem[at : at + count]
+            return block
+
+        k, n = tile["k"], tile["n"]
+        if tile.get("transpose"):
+            block = np.ascontiguousarray(read(n // 2, 2 * k).view(np.int16).T).view(np.int8)
+        else:
+            block = read(k, n)
+        out = np.zeros((R, N), np.int8)
+        out[:k, :n] = block
         return out
 
     def check(self) -> None:
@@ -114,22 +127,76 @@ class Bench:
             assert b"".join(row for _, _, row in rows) == self.expected(tile).tobytes(), f"tile {number}: {tile}"
             assert rows[-1][0] < self.swaps[number], "swapped in before its last row had entered"
             assert number == 0 or rows[0][0] >= self.swaps[number - 1], "entered before the one before was swapped in"
-            assert self.macs[number] == tile["k"] * tile["n"]
+            assert self.macs[number] == tile["k"] * (tile["n"] // SIZE)
 
 
-def tile_of(rng) -> dict[str, int]:
-    return {
-        "vmem": rng.randint(2000, 30000), "pitch": rng.randint(-90, 90), "k": rng.randint(1, R), "n": rng.randint(1, C)}
+def tile_of(rng, transpose: int = 0) -> dict[str, int]:
+    tile = {
+        "vmem": rng.randint(2000, 30000), "pitch": rng.randint(-90, 90), "k": rng.randint(1, R), "n": rng.randint(1, N)}
+    return tile | {"n": 2 * rng.randint(1, C), "transpose": 1} if transpose else tile
+
+
+def spacing(cycles: list[int]) -> set[int]:
+    """But for the first tile, which has to be read before anything runs."""
+    return {b - a for a, b in zip(cycles[1:], cycles[2:], strict=False)}
 
 
 @cocotb.test()
 async def a_tile_every_r_cycles(dut) -> None:
     bench = Bench(dut, "rate")
     await bench.start()
-    await bench.run([{**tile_of(bench.rng), "k": R, "n": C} for _ in range(20)])
+    await bench.run([{**tile_of(bench.rng), "k": R, "n": N} for _ in range(20)])
     bench.check()
-    spacing = {b - a for a, b in zip(bench.swaps[1:], bench.swaps[2:], strict=False)}
-    assert spacing == {R}, spacing
+    assert spacing(bench.swaps) == {R}, bench.swaps
+
+
+@cocotb.test()
+async def a_transposed_tile_every_max_r_c_cycles(dut) -> None:
+    bench = Bench(dut, "transposed rate")
+    await bench.start()
+    await bench.run([{**tile_of(bench.rng, 1), "k": R, "n": N} for _ in range(20)])
+    bench.check()
+    assert spacing(bench.swaps) == {max(R, C)}, bench.swaps
+
+
+@cocotb.test()
+async def by_turns(dut) -> None:
+    """Direct tiles behind transposed ones, and ahead: in order, and the former at their rate."""
+    bench = Bench(dut, "turns")
+    await bench.start()
+    kinds = [0, 1] * 6 + [0, 0, 1, 1] * 4 + [1] * 3 + [0] * 8
+    await bench.run([{**tile_of(bench.rng, kind), "k": R, "n": N} for kind in kinds])
+    bench.check()
+    assert spacing(bench.swaps[-8:]) == {R}, bench.swaps
+    # A tile crosses the square when the direct one before it has left, and then comes out.
+    assert max(spacing(bench.swaps[:12])) <= R + max(R, C) + 8, bench.swaps
+
+
+@cocotb.test()
+async def random_mixes(dut) -> None:
+    bench = Bench(dut, "mixes")
+    await bench.start()
+    for bench.refuse, bench.patience in ((0, 0), (0.5, 0), (0, 3 * R), (0.8, 5), (0.1, R)):
+        await bench.run([tile_of(bench.rng, bench.rng.randrange(2)) for _ in range(25)])
+    bench.check()
+    assert not bench.faults
+
+
+@cocotb.test()
+async def the_end_of_vmem_transposed(dut) -> None:
+    """Rows as they are read; one that is not counts as zeros, and the tile is as long as ever."""
+    bench = Bench(dut, "end transposed")
+    await bench.start()
+    size = CONFIG.vmem_bytes
+    await bench.run([{"vmem": size - 2 * k, "pitch": -2 * k, "k": k, "n": 2 * n, "transpose": 1, "pc": 5}
+                     for k in (1, R) for n in (1, C)])  # fmt: skip
+    assert not bench.faults
+    await bench.run([{"vmem": size - 2 * R - 1, "pitch": 1, "k": R, "n": N, "transpose": 1, "pc": 6}])
+    assert bench.faults == [(size - 2 * R + i - 1, 6) for i in range(2, C)]
+    bench.faults.clear()
+    await bench.run([{"vmem": -1, "pitch": 0, "k": 1, "n": 2, "transpose": 1, "pc": 7}])
+    assert bench.faults == [(0xFFFFFFFF, 7)]
+    bench.check()
 
 
 @cocotb.test()
@@ -148,10 +215,10 @@ async def the_end_of_vmem(dut) -> None:
     bench = Bench(dut, "end")
     await bench.start()
     size = CONFIG.vmem_bytes
-    await bench.run([{"vmem": size - n, "pitch": -n, "k": k, "n": n, "pc": 5} for k in (1, R) for n in (1, C)])
+    await bench.run([{"vmem": size - n, "pitch": -n, "k": k, "n": n, "pc": 5} for k in (1, R) for n in (1, N)])
     assert not bench.faults
-    await bench.run([{"vmem": size - C - 1, "pitch": 1, "k": R, "n": C, "pc": 6}])
-    assert bench.faults == [(size - C + i - 1, 6) for i in range(2, R)]
+    await bench.run([{"vmem": size - N - 1, "pitch": 1, "k": R, "n": N, "pc": 6}])
+    assert bench.faults == [(size - N + i - 1, 6) for i in range(2, R)]
     bench.faults.clear()
     await bench.run([{"vmem": -1, "pitch": 0, "k": 1, "n": 1, "pc": 7}])
     assert bench.faults == [(0xFFFFFFFF, 7)]

@@ -71,13 +71,18 @@ class MxuModel:
         self.active: tuple[np.ndarray, int] = (np.zeros((config.rows, config.col_bytes), np.int64), 0)
         self.rows = self.macs = self.tiles = 0
 
-    def load(self, vmem: int, pitch: int, k: int, n: int) -> None:
+    def load(self, vmem: int, pitch: int, k: int, n: int, transpose: int = 0) -> None:
         assert self.loaded is None, "a second tile before the first was swapped in never loads"
         tile = np.zeros((self.config.rows, self.config.col_bytes), np.int64)
-        for i in range(k):
+        rows, count = (n // 2, 2 * k) if transpose else (k, n)
+        for i in range(rows):
             at = vmem + i * pitch
-            assert 0 <= at and at + n <= len(self.vmem)
-            tile[i, :n] = self.vmem[at : at + n]
+            assert 0 <= at and at + count <= len(self.vmem)
+            row = self.vmem[at : at + count]
+            if transpose:  # element j of this row is element i of row j
+                tile[:k, 2 * i : 2 * i + 2] = row.reshape(k, 2)
+            else:
+                tile[i, :n] = row
         self.loaded = tile, k * (n // self.config.element_bytes)
         self.tiles += 1
 
@@ -131,7 +136,7 @@ class MxuModel:
         elif op.op == Op.FEED_SEGMENT:
             self.segments[filled["index"]] = filled
         elif op.op == Op.LOAD_WEIGHTS:
-            self.load(op.a, filled["pitch"], filled["k"], filled["n"])
+            self.load(op.a, filled["pitch"], filled["k"], filled["n"], filled["transpose"])
         elif op.op == Op.PULSE_ARRAY:
             self.pulse(op.a, op.b, op.swap, op.accumulate)
 
@@ -151,16 +156,18 @@ def segment_op(index: int, lo: int, hi: int, **fields: int) -> UnitOp:
 
 
 def matmul_ops(config: ChipConfig, m: int, k: int, n: int, *, x: int, x_pitch: int, w: int, w_pitch: int,
-               acc: int) -> list[UnitOp]:
-    """``X[m, k] @ W[k, n]`` in tiles; column tile j goes to accumulator rows ``acc + j * m`` and on."""
+               acc: int, transpose: bool = False) -> list[UnitOp]:
+    """``X[m, k] @ W[k, n]`` in tiles; column tile j goes to accumulator rows ``acc + j * m`` and on. With `transpose`,
+    W lies in VMEM as [n, k]."""
     size = config.element_bytes
+    down, right = (size, w_pitch) if transpose else (w_pitch, size)
     ops: list[UnitOp] = [shape_op(m, s0=x_pitch)]
     for j, n0 in enumerate(range(0, n, config.cols)):
         for k0 in range(0, k, config.rows):
             depth, width = min(config.rows, k - k0), min(config.cols, n - n0)
             ops += [
-                UnitOp(Op.LOAD_WEIGHTS, {"pitch": w_pitch, "k": depth, "n": width * size},
-                       a=w + k0 * w_pitch + n0 * size),
+                UnitOp(Op.LOAD_WEIGHTS, {"pitch": w_pitch, "k": depth, "n": width * size, "transpose": int(transpose)},
+                       a=w + k0 * down + n0 * right),
                 segment_op(0, 0, depth * size),
                 UnitOp(Op.PULSE_ARRAY, a=x + k0 * size, b=acc + j * m, swap=1, accumulate=int(k0 > 0)),
             ]

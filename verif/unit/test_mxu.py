@@ -15,6 +15,8 @@ SIZES = [
     (8, 8, "structural"), (5, 12, "loop"), (12, 5, "loop"), (2, 1, "loop"),
     pytest.param(16, 16, "loop", marks=pytest.mark.soak),
 ]  # fmt: skip
+#: Of bf16 only.
+TRANSPOSED = ("transposed_weights", "transposed_tiles_follow_without_a_bubble")
 #: Tests that need no parameter of their own.
 PLAIN = (
     "first_row_after_reset", "every_edge_size", "random_sizes_with_refusals", "extremes_over_the_longest_k",
@@ -64,7 +66,12 @@ def test_programs_of_bf16(rows: int, cols: int, emission: str, latency: int) -> 
         without.add("tiles_follow_without_a_bubble")
     if rows * latency + cols > 4 * PASSES - 10:
         without.add("passes_without_swap_follow_without_a_bubble")
-    run(rows, cols, emission, tuple(test for test in PLAIN if test not in without), latency)
+    run(rows, cols, emission, tuple(test for test in PLAIN + TRANSPOSED if test not in without), latency)
+
+
+@pytest.mark.soak
+def test_a_fault_of_transposed_weights() -> None:
+    run(12, 5, "loop", "faults", 6, FAULT="weights_transposed")
 
 
 def test_convolutions() -> None:
