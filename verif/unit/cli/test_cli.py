@@ -58,17 +58,18 @@ def test_nothing_given(sluice):
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.s")), ids=lambda p: p.stem)
 def test_asm_and_disasm_round_trip(sluice, tmp_path, path):
-    words = assemble(path.read_text()).words
+    program = assemble(path.read_text())
+    words, config = program.words, ("--config", program.config_name)
     for suffix in ("bin", "hex"):
         binary, text = tmp_path / f"p.{suffix}", tmp_path / "p.s"
         assert sluice("asm", path, "-o", binary) == (0, "", "")
-        assert sluice("disasm", binary, "-o", text) == (0, "", "")
+        assert sluice("disasm", binary, "-o", text, *config) == (0, "", "")
         assert assemble(text.read_text()).words == words
-        assert sluice("disasm", binary)[1] == text.read_text()
+        assert sluice("disasm", binary, *config)[1] == text.read_text()
     listing = sluice("asm", path)[1]
     assert [int(line.split()[1], 16) for line in listing.splitlines()] == words
     (tmp_path / "listing.hex").write_text(listing)
-    assert sluice("disasm", tmp_path / "listing.hex")[1] == text.read_text()
+    assert sluice("disasm", tmp_path / "listing.hex", *config)[1] == text.read_text()
 
 
 @pytest.mark.parametrize(
