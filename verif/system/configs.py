@@ -1,5 +1,7 @@
 """Configurations that whole programs run on."""
 
+from pathlib import Path
+
 from sluice_hw.config import ChipConfig, preset
 
 CONFIGS: dict[str, ChipConfig] = {
@@ -25,3 +27,9 @@ FLOAT_CONFIGS: dict[str, ChipConfig] = {
                            acc_bytes=2 * 4 * 5 * 75, feed_ports=3, microcode_words=900, ld_queue=2, st_queue=3,
                            mxu_queue=5, vpu_queue=2, token_max=40, event_ring=16),
 }
+
+
+def examples(config: str) -> list[Path]:
+    """Programs of examples/asm for a chip."""
+    folder = Path(__file__).parents[2] / "examples" / "asm"
+    return [path for path in sorted(folder.glob("*.s")) if f".config {config}\n" in path.read_text()]

@@ -17,7 +17,7 @@ from sluice.cli.digits import quantised
 from sluice.compiler import compile as compile_graph
 from sluice.compiler import matmul_graph, quantise
 from sluice_hw.config import PRESETS, ChipConfig
-from verif.system.configs import CONFIGS, RANDOM_CONFIGS
+from verif.system.configs import CONFIGS, RANDOM_CONFIGS, examples
 from verif.unit.compiler.random_graphs import random_image_graph
 
 __all__ = ["CASES", "CHIPS", "Case", "chip"]
@@ -29,7 +29,6 @@ CHIPS: dict[str, ChipConfig] = {
     "narrow": PRESETS["small"].replace(name="narrow", hbm_bytes_per_cycle=24),
     "odd": RANDOM_CONFIGS["odd"],
 }
-_EXAMPLES = Path(__file__).parents[2] / "examples" / "asm"
 
 
 #: A program that was to stay unseen and found a mistake in the model (a load that ended twice).
@@ -118,7 +117,7 @@ def _cases() -> list[Case]:
             continue
         cases += [_digits(config, net, batch) for net, batch in (("mlp", 1), ("mlp", 50), ("cnn", 1), ("cnn", 16))]
         cases += [_random(config, number) for number in _RANDOM.get(config, range(5))]
-    return cases + [_example(path) for path in sorted(_EXAMPLES.glob("*.s"))]
+    return cases + [_example(path) for path in examples("tiny")]
 
 
 CASES: list[Case] = _cases()

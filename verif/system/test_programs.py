@@ -8,12 +8,12 @@ import pytest
 from sluice.asm import assemble
 from sluice.build import CocotbModel
 from verif.harness import report_dir
+from verif.system.configs import examples
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "asm").glob("*.s"))
 REACH = 1 << 15
 
 
-@pytest.mark.parametrize("source", EXAMPLES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("source", examples("tiny"), ids=lambda p: p.stem)
 def test_example(source: Path, tiny_model: CocotbModel, tmp_path: Path) -> None:
     program = assemble(source.read_text(), file=source.name)
     rng = np.random.default_rng(7)
