@@ -8,6 +8,7 @@ result's. ``docs/vector.md`` states how far they are from float64.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -46,17 +47,23 @@ def softmax(src: str | Part, dst: str, *, scale: float = 1.0, mask: Mask | None 
     ]  # fmt: skip
 
 
-def layer_norm(src: str, dst: str, *, size: int, gamma: str, beta: str, eps: float = 1e-5, bf16: bool = False
-               ) -> list[Step]:  # fmt: skip
+def layer_norm(src: str, dst: str, *, size: int, gamma: str, beta: str, eps: float = 1e-5, bf16: bool = False,
+               summed: str | None = None) -> list[Step]:  # fmt: skip
     """LayerNorm of each row of ``size`` values, times the vector gamma, plus beta; three passes.
 
     The variance is the mean square of what is left when the mean is taken away, and not E[x^2] - E[x]^2, which cancels.
+
+    Parameters
+    ----------
+    summed
+        The rows' sums, where the pass that made ``src`` has reduced it: two passes are left.
     """
     names = ("sum", "mean", "centred", "squares", "inverse")
     total, mean, centred, squares, inverse = (f"{dst}.{name}" for name in names)
+    summing = [] if summed else [Pass(src, reduce=Reduce(Reduction.SUM, total))]
     return [
-        Pass(src, reduce=Reduce(Reduction.SUM, total)),
-        Pass(total, first=Alu(AluOp.MUL, 1.0 / size), dst=mean),
+        *summing,
+        Pass(summed or total, first=Alu(AluOp.MUL, 1.0 / size), dst=mean),
         Pass(src, first=Alu(AluOp.SUB, Column(mean)), dst=centred, reduce=Reduce(Reduction.SUM_OF_SQUARES, squares)),
         Pass(squares, first=Alu(AluOp.MUL_ADD, 1.0 / size, float(eps)), function=Function.RSQRT, dst=inverse),
         Pass(centred, first=Alu(AluOp.MUL, Column(inverse)), second=Alu(AluOp.MUL_ADD, Row(gamma), Row(beta)), dst=dst,
@@ -74,9 +81,9 @@ def rms_norm(src: str, dst: str, *, size: int, gamma: str, eps: float = 1e-5, bf
     ]
 
 
-def gelu(src: str, dst: str, *, bias: str | None = None, bf16: bool = False) -> list[Step]:
-    """GELU of each value, plus a vector before if wished; one pass."""
-    first = None if bias is None else Alu(AluOp.ADD, Row(bias))
+def gelu(src: str, dst: str | Part, *, bias: str | Part | None = None, bf16: bool = False) -> list[Step]:
+    """GELU of each value, plus a vector (or a part of a :class:`Row`) before if wished; one pass."""
+    first = None if bias is None else Alu(AluOp.ADD, Row(bias) if isinstance(bias, str) else bias)
     return [Pass(src, first=first, function=Function.GELU, dst=dst, bf16=bf16)]
 
 
@@ -127,8 +134,9 @@ def encoder_layer(src: str, dst: str, *, weights: str, sequence: int, hidden: in
                   causal: bool = False) -> list[Step]:  # fmt: skip
     """One layer of BERT's shape: attention of all heads, residual, LayerNorm; two matrices with GELU between, the same.
 
-    The scores of all heads are the rows of one tensor, head after head, so that softmax is one sequence of passes. A
-    causal mask begins anew with each head: then each has its own.
+    Steps are cut and ordered so that the array and the vector unit work at one time: softmax goes over several heads,
+    whose scores are the rows of one tensor, while the array multiplies for the heads before and behind; what ``up``
+    gives is taken in four pieces. A causal mask begins anew with each head: then softmax goes over one.
 
     Parameters
     ----------
@@ -146,47 +154,88 @@ def encoder_layer(src: str, dst: str, *, weights: str, sequence: int, hidden: in
     """
     if hidden % heads:
         raise ValueError(f"heads must divide hidden: {heads} does not divide {hidden}")
-    size = hidden // heads
-    scale = 1.0 / math.sqrt(size)
-    scores, probabilities, mixed, context = (f"{dst}.{name}" for name in ("scores", "weights", "heads", "context"))
-    middle, normed = f"{dst}.middle", f"{dst}.normed"
+    layer = _Layer(dst, weights, sequence, hidden, hidden // heads, eps)
+    normed, context, middle, attend = (f"{dst}.{name}" for name in ("normed", "context", "middle", "attend"))
+    step = 1 if causal else max(1, min(heads, _SOFTMAX_ROWS // sequence))
+    groups = [range(first, min(first + step, heads)) for first in range(0, heads, step)]
+    mask = Mask(1, 1) if causal else None
 
-    def linear(a: str, name: str, out: str) -> Matmul:
-        return Matmul(out, a, f"{weights}{name}", transposed=True)
+    program = [*layer.projection(src, "query"), *layer.projection(src, "key"), *layer.scores(groups[0])]
+    values, value_bias = layer.projection(src, "value")
+    program += [values, Space(context, sequence, hidden)]
+    for number, group in enumerate(groups):
+        if number + 1 < len(groups):
+            program += layer.scores(groups[number + 1])
+        if number:
+            program += layer.mixed(groups[number - 1])
+        program += layer.shares(group, mask)
+        program += layer.gathered(groups[number - 1]) if number else [value_bias]
+    program += [*layer.mixed(groups[-1]), *layer.gathered(groups[-1])]
+    program += [Matmul(attend, context, f"{weights}mix", transposed=True), *layer.closing(attend, "mix", src, normed)]
+    program.append(Space(middle, sequence, 4 * hidden))
+    for at in range(0, 4 * hidden, hidden):
+        piece, rows = f"{middle}{at}", Part(f"{weights}up", 0, hidden, rows=(at, at + hidden))
+        bias = Part(Row(f"{weights}up.bias"), at, at + hidden)
+        program.append(Matmul(piece, normed, rows, transposed=True))
+        program += gelu(piece, Part(middle, at, at + hidden), bias=bias, bf16=True)
+    program.append(Matmul(f"{dst}.last", middle, f"{weights}down", transposed=True))
+    return [*program, *layer.closing(f"{dst}.last", "down", normed, dst)]
 
-    def closing(a: str, name: str, residual: str, out: str) -> list[Step]:
-        total = f"{out}.total"
-        bias = Row(f"{weights}{name}.bias")
+
+#: Rows of the scores that one softmax takes: few enough to overlap, enough to hide what a pass costs to begin.
+_SOFTMAX_ROWS = 512
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """Steps of an encoder layer."""
+
+    dst: str
+    weights: str
+    sequence: int
+    hidden: int
+    size: int
+    eps: float
+
+    def _head(self, tensor: str, head: int) -> Part:
+        return Part(f"{self.dst}.{tensor}", head * self.size, (head + 1) * self.size)
+
+    def _rows(self, tensor: str, group: range, head: int, cols: int) -> Part:
+        at = (head - group.start) * self.sequence
+        return Part(f"{self.dst}.{tensor}{group.start}", 0, cols, rows=(at, at + self.sequence))
+
+    def projection(self, src: str, name: str) -> tuple[Step, Step]:
+        out, weights = f"{self.dst}.{name}", f"{self.weights}{name}"
+        bias = Alu(AluOp.ADD, Row(f"{weights}.bias"))
+        return Matmul(out, src, weights, transposed=True), Pass(out, first=bias, dst=out, bf16=True)
+
+    def scores(self, group: range) -> list[Step]:
+        steps: list[Step] = [Space(f"{self.dst}.scores{group.start}", len(group) * self.sequence, self.sequence)]
+        for head in group:
+            scores = self._rows("scores", group, head, self.sequence)
+            steps.append(Matmul(scores, self._head("query", head), self._head("key", head), transposed=True))
+        return steps
+
+    def shares(self, group: range, mask: Mask | None) -> list[Step]:
+        scores, shares = (f"{self.dst}.{name}{group.start}" for name in ("scores", "shares"))
+        return softmax(scores, shares, scale=1.0 / math.sqrt(self.size), mask=mask, bf16=True)
+
+    def mixed(self, group: range) -> list[Step]:
+        steps: list[Step] = [Space(f"{self.dst}.mixed{group.start}", len(group) * self.sequence, self.size)]
+        for head in group:
+            shares = self._rows("shares", group, head, self.sequence)
+            steps.append(Matmul(self._rows("mixed", group, head, self.size), shares, self._head("value", head)))
+        return steps
+
+    def gathered(self, group: range) -> list[Step]:
+        return [Pass(self._rows("mixed", group, head, self.size), dst=self._head("context", head), bf16=True)
+                for head in group]  # fmt: skip
+
+    def closing(self, src: str, name: str, residual: str, out: str) -> list[Step]:
+        total, weights = f"{out}.total", f"{self.weights}{name}"
         return [
-            linear(a, name, total),
-            Pass(total, first=Alu(AluOp.ADD, bias), second=Alu(AluOp.ADD, residual), dst=total),
-            *layer_norm(total, out, size=hidden, gamma=f"{weights}{name}.gamma", beta=f"{weights}{name}.beta", eps=eps,
-                        bf16=True),
+            Pass(src, first=Alu(AluOp.ADD, Row(f"{weights}.bias")), second=Alu(AluOp.ADD, residual), dst=total,
+                 reduce=Reduce(Reduction.SUM, f"{out}.sum")),
+            *layer_norm(total, out, size=self.hidden, gamma=f"{weights}.gamma", beta=f"{weights}.beta", eps=self.eps,
+                        bf16=True, summed=f"{out}.sum"),
         ]  # fmt: skip
-
-    def of_head(tensor: str, head: int) -> Part:
-        return Part(f"{dst}.{tensor}", head * size, (head + 1) * size)
-
-    def rows_of(tensor: str, head: int, cols: int = sequence) -> Part:
-        return Part(tensor, 0, cols, rows=(head * sequence, (head + 1) * sequence))
-
-    program: list[Step] = []
-    for name in ("query", "key", "value"):
-        out = f"{dst}.{name}"
-        bias = Alu(AluOp.ADD, Row(f"{weights}{name}.bias"))
-        program += [linear(src, name, out), Pass(out, first=bias, dst=out, bf16=True)]
-    program.append(Space(scores, heads * sequence, sequence))
-    for head in range(heads):
-        program.append(Matmul(rows_of(scores, head), of_head("query", head), of_head("key", head), transposed=True))
-    if not causal:
-        program += softmax(scores, probabilities, scale=scale, bf16=True)
-    program += [Space(mixed, heads * sequence, size), Space(context, sequence, hidden)]
-    for head in range(heads):
-        out, shares = rows_of(mixed, head, size), rows_of(probabilities, head)
-        if causal:
-            shares = f"{probabilities}{head}"
-            program += softmax(rows_of(scores, head), shares, scale=scale, mask=Mask(1, 1), bf16=True)
-        program += [Matmul(out, shares, of_head("value", head)), Pass(out, dst=of_head("context", head), bf16=True)]
-    program += closing(context, "mix", src, normed)
-    program += [linear(normed, "up", middle), *gelu(middle, middle, bias=f"{weights}up.bias", bf16=True)]
-    return program + closing(middle, "down", normed, dst)
