@@ -2,8 +2,9 @@
 
 A simulation leaves ``coverage.dat`` (Verilator), ``functional.json`` (:mod:`verif.cover`) and ``model`` (path of the
 model, whose Verilog is beside it) in its report folder. One module of the hardware stands in many models: in that of
-its unit test, of the units around it, of the chip. Where the Verilog of the module is the same, what one reaches is
-reached; where it differs (another configuration), the variants are counted apart.
+its unit test and of the units around it, several times in one, in several sizes. As is usual for a module with
+parameters, what any of them reaches is reached: texts that differ in names of modules and in numbers alone are one
+module. Where a configuration changes more, the variants are counted apart.
 
 A *line* point is a block of statements, worth as many lines as it holds: also the body of an ``if`` without ``else``,
 which Verilator calls a branch. *Branches* are what is left: the two sides of ``?:`` and the way past an ``if``.
@@ -59,20 +60,24 @@ class Module:
 
     Attributes
     ----------
-    name
-        Last part of its name: ``feeder`` for ``chip.mxu.feeder``.
+    names
+        Last parts of the names it has: ``feeder`` for ``chip.mxu.feeder``.
     variant
         Number among the modules of that name, from 1.
     text
-        Its lines.
+        Its lines, in the first model that holds it.
     counts
         By place.
     """
 
-    name: str
-    variant: int
+    names: set[str]
     text: list[str]
     counts: dict[Place, int] = field(default_factory=dict)
+    variant: int = 0
+
+    @property
+    def name(self) -> str:
+        return min(self.names, key=lambda name: (len(name), name))
 
     @property
     def title(self) -> str:
@@ -126,16 +131,16 @@ def _modules_of(model: Path) -> list[tuple[int, int, str, list[str]]]:
 
 
 def _digest(text: list[str]) -> str:
-    """Of a module without the hierarchy in front of module names, which tells models apart and not modules."""
+    """Of a module without its own name, the hierarchy in front of others, and all numbers."""
     plain = re.sub(r"\\?[\w$]+(?:\.[\w$]+)*\.([\w$]+) ", r"\1 ", "\n".join(text))
     plain = re.sub(r"^module \S+", "module", plain)
+    plain = re.sub(r"\d+'h[0-9a-f]+|\d+", "#", plain)
     return hashlib.sha256(plain.encode()).hexdigest()
 
 
 def structural(report: Path) -> list[Module]:
     """All modules with what was reached in them, by name and variant."""
-    modules: dict[tuple[str, str], Module] = {}
-    variants: dict[str, int] = {}
+    modules: dict[str, Module] = {}
     # Where the points of a model count, by their text: many runs of one model have the same points.
     places: dict[Path, dict[str, tuple[dict[Place, int], Place] | None]] = {}
     digests: dict[tuple[Path, int], str] = {}
@@ -152,11 +157,9 @@ def structural(report: Path) -> list[Module]:
             return None
         if (model, start) not in digests:
             digests[model, start] = _digest(text)
-        digest = digests[model, start]
-        if (short, digest) not in modules:
-            variants[short] = variants.get(short, 0) + 1
-            modules[short, digest] = Module(short, variants[short], text)
-        return modules[short, digest].counts, Place(hit.kind, hit.line - start + 1, hit.column, hit.comment, hit.size)
+        module = modules.setdefault(digests[model, start], Module(set(), text))
+        module.names.add(short)
+        return module.counts, Place(hit.kind, hit.line - start + 1, hit.column, hit.comment, hit.size)
 
     for path in sorted(report.rglob("coverage.dat")):
         model = Path((path.parent / "model").read_text().strip())
@@ -168,7 +171,11 @@ def structural(report: Path) -> list[Module]:
             if known[key] is not None:
                 counts, place = known[key]
                 counts[place] = counts.get(place, 0) + int(count)
-    return sorted(modules.values(), key=lambda m: (m.name, m.variant))
+    variants: dict[str, int] = {}
+    ordered = sorted(modules.values(), key=lambda module: module.name)
+    for module in ordered:
+        module.variant = variants[module.name] = variants.get(module.name, 0) + 1
+    return ordered
 
 
 def functional(report: Path) -> dict[str, dict[str, int]]:

@@ -25,7 +25,7 @@ class Waiver:
 
     def covers(self, module: Module, place: Place) -> bool:
         """Whether it explains a point."""
-        if place.kind != self.kind or not fnmatchcase(module.name, self.module):
+        if place.kind != self.kind or not any(fnmatchcase(name, self.module) for name in module.names):
             return False
         return re.search(self.pattern, module.text[place.line - 1]) is not None
 
