@@ -13,6 +13,7 @@ from .debug import EventRing
 from .dma import DmaLoad, DmaStore
 from .emit.grid import EMISSIONS
 from .hbm.arbiter import SliceArbiter
+from .hbm.back_end import BackEnd, memory_members
 from .hbm.guard import EccGuard
 from .hbm.sram import SliceMemory
 from .host import Host, axi4_members, axi_lite_members, forward
@@ -41,13 +42,15 @@ class Chip(wiring.Component):
     id_bits : int
         Width of AXI ids.
     memory : Component with ``port : In(SlicePortSignature(config))`` and ``state : Out(isa.Cause)``, optional
-        What is behind the chip; by default a :class:`.hbm.sram.SliceMemory`.
+        Behind the slice port in the place of what ``config.memory`` says: a :class:`.hbm.sram.SliceMemory`, or the
+        :class:`.hbm.back_end.BackEnd` of a memory outside.
 
     Members
     -------
     s_axil_* : AXI4-Lite subordinate, CSRs (``csr.py``)
     s_axi_* : AXI4 subordinate, data (``csr.HostMap``)
     irq : Out(1), level
+    dram_*, m_axi_* : pins of a memory outside (:func:`.hbm.back_end.memory_members`)
 
     Raises
     ------
@@ -62,8 +65,11 @@ class Chip(wiring.Component):
         if emission not in EMISSIONS:
             raise ValueError(f"emission must be one of {', '.join(EMISSIONS)}, not {emission!r}")
         self._config, self._emission, self._id_bits = config, emission, id_bits
-        self._memory = SliceMemory(config) if memory is None else memory
-        super().__init__({**axi_lite_members(), **axi4_members(id_bits), "irq": Out(1)})
+        self._pins = memory_members(config) if memory is None else {}
+        if memory is None:
+            memory = SliceMemory(config) if config.memory == "sram" else BackEnd(config)
+        self._memory = memory
+        super().__init__({**axi_lite_members(), **axi4_members(id_bits), "irq": Out(1), **self._pins})
 
     @property
     def config(self) -> ChipConfig:
@@ -96,9 +102,10 @@ class Chip(wiring.Component):
         ports = [units[u].unit for u in Unit]
 
         m.submodules.host = host
+        outside = isinstance(memory, BackEnd)  # completes across a soft reset what is under way
         for name, component in (("sequencer", sequencer), ("counters", counters), ("events", events),
                                 ("arbiter", arbiter), ("memory", memory)):
-            m.submodules[name] = system(component)
+            m.submodules[name] = component if component is memory and outside else system(component)
         for name, component in (("tokens", tokens), ("vmem", vmem), ("ld", ld), ("st", st), ("mxu", mxu), ("vpu", vpu)):
             m.submodules[name] = core(component)
         for u, queue in zip(Unit, queues, strict=True):
@@ -166,12 +173,17 @@ class Chip(wiring.Component):
         connect(m, st.write_data, dma.write_data)
         connect(m, dma.write_done, st.write_done)
         connect(m, host.hbm, arbiter.ports[1])
-        if cfg.ecc == "off":
+        if outside:
+            m.d.comb += memory.cut.eq(host.core_reset)
+            forward(m, self, memory, self._pins)
+        if cfg.ecc == "off" or outside:
             connect(m, arbiter.memory, memory.port)
+            ecc = memory
         else:
             m.submodules.ecc = ecc = system(EccGuard(cfg, mode=cfg.ecc))
             connect(m, arbiter.memory, ecc.port)
             connect(m, ecc.memory, memory.port)
+        if cfg.ecc != "off":
             m.d.comb += [
                 ecc.period.eq(host.ecc.period), ecc.clear.eq(host.ecc.clear), ecc.inject.valid.eq(host.ecc.inject),
                 ecc.inject.payload.eq(host.ecc.error), host.ecc_status.taken.eq(ecc.inject.valid & ecc.inject.ready),

@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 __all__ = ["PRESETS", "ChipConfig", "preset"]
 
 #: Operand types of the array, see ``arith/multiply_add.py``; int8 and bf16 by turns is an array without a chip so far.
 DTYPES = ("int8", "bf16")
-#: Whether HBM is protected: not, or by check bits beside the data (``hbm/guard.py``).
-ECC_MODES = ("off", "sideband")
+#: What HBM can be, and where its check bits can be kept there (``hbm/guard.py``): an SRAM inside the chip's text,
+#: DRAM channels behind the slice controller, whatever answers on an AXI4 port.
+MEMORIES: dict[str, tuple[str, ...]] = {
+    "sram": ("off", "sideband"), "hbm2": ("off", "sideband"), "hbm3": ("off", "sideband"),
+    "axi4": ("off", "inband", "device"),
+}
+#: Gigabits that a channel of DRAM can have.
+DRAM_GIGABITS: dict[str, tuple[int, ...]] = {"hbm2": (2, 4, 8), "hbm3": (4,)}
+#: Fields that only DRAM has.
+_DRAM_FIELDS = ("dram_gigabits", "dram_refresh", "memory_clocks", "core_clocks")
 
 
 def _clog2(value: int) -> int:
@@ -48,16 +57,28 @@ class ChipConfig:
     dtype: str = "int8"
     #: Nominal clock; only reports use it.
     clock_mhz: int = 700
-    #: Bytes that HBM moves in one core cycle on average, reads and writes together; see ``hbm_beat_bytes``.
+    #: Bytes that HBM moves in one core cycle on average, reads and writes together; see ``hbm_beat_bytes``. DRAM: in a
+    #: memory clock, 32 for each channel.
     hbm_bytes_per_cycle: int = 32
-    #: Core cycles from an accepted read request to its first beat of data.
+    #: Core cycles from an accepted read request to its first beat of data; AXI4: of the memory in simulation. That of
+    #: DRAM follows from its timings, see ``hbm_read_latency``.
     hbm_latency: int = 40
     #: Capacity of HBM.
     hbm_bytes: int = 1 << 24
     #: Size of a slice, the unit of every HBM transfer.
     slice_bytes: int = 256
-    #: Error correction of HBM, one of :data:`ECC_MODES`. It adds three cycles: two to reads, one to writes.
+    #: What HBM is, a key of :data:`MEMORIES`.
+    memory: str = "sram"
+    #: Error correction of HBM, one of those that :data:`MEMORIES` has for it. ``sideband`` adds two cycles to reads and
+    #: one to writes.
     ecc: str = "off"
+    #: Gigabits of a DRAM channel, one of :data:`DRAM_GIGABITS`.
+    dram_gigabits: int = 4
+    #: ``per-bank``: sets of banks are refreshed while others work. ``all-bank``: everything stands meanwhile.
+    dram_refresh: str = "per-bank"
+    #: Clocks of DRAM in so many of the core. Equal: one clock. Else the memory's is a clock of its own.
+    memory_clocks: int = 1
+    core_clocks: int = 1
     #: Vector memory, all banks together.
     vmem_bytes: int = 1 << 16
     #: Single-port VMEM banks, each one word wide.
@@ -85,7 +106,7 @@ class ChipConfig:
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
-            want = str if f.name in ("name", "dtype", "ecc") else int
+            want = str if f.type == "str" else int
             if not isinstance(value, want) or isinstance(value, bool):
                 raise TypeError(f"{f.name} must be {want.__name__}, not {value!r}")
 
@@ -97,7 +118,9 @@ class ChipConfig:
             need(lo <= getattr(self, field) <= hi, field, f"{lo} to {hi}")
 
         need(self.dtype in DTYPES, "dtype", " or ".join(map(repr, DTYPES)))
-        need(self.ecc in ECC_MODES, "ecc", " or ".join(map(repr, ECC_MODES)))
+        need(self.memory in MEMORIES, "memory", " or ".join(map(repr, MEMORIES)))
+        modes = "; ".join(f"{memory}: {', '.join(modes)}" for memory, modes in MEMORIES.items())
+        need(self.ecc in MEMORIES[self.memory], "ecc", f"one that memory {self.memory!r} has ({modes})")
         need_range("rows", 2, 1024 // self.element_bytes)
         need_range("cols", 1, 1024 // self.element_bytes)
         need_range("clock_mhz", 1, 10_000)
@@ -113,6 +136,7 @@ class ChipConfig:
             f"a positive multiple of slice_bytes = {self.slice_bytes}",
         )
         need(self.hbm_bytes <= 1 << 36, "hbm_bytes", "at most 2**36")
+        self._check_memory(need, need_range)
         group = self.vmem_interleave
         need(
             self.vmem_banks >= 8 and self.vmem_banks % group == 0,
@@ -146,6 +170,34 @@ class ChipConfig:
         need_range("watchdog_cycles", 64, (1 << 32) - 1)
         need(_is_pow2(self.event_ring), "event_ring", "a power of two")
         need_range("event_ring", 4, 4096)
+
+    def _check_memory(
+        self, need: Callable[[bool, str, str], None], need_range: Callable[[str, int, int], None]
+    ) -> None:
+        """What the memory asks of its own fields, and of beats, slices and sizes."""
+        with_memory = f"with memory {self.memory!r}"
+        if self.is_dram:
+            from .hbm.dram_fit import check_fit, timing_of  # needs nothing of this module
+
+            sizes = DRAM_GIGABITS[self.memory]
+            need(self.dram_gigabits in sizes, "dram_gigabits", f"{' or '.join(map(str, sizes))} {with_memory}")
+            need(self.dram_refresh in ("per-bank", "all-bank"), "dram_refresh", "'per-bank' or 'all-bank'")
+            need_range("memory_clocks", 1, 64)
+            need_range("core_clocks", 1, 64)
+            need(self.hbm_latency == 40, "hbm_latency", f"40 {with_memory}, whose latency follows from its timings")
+            check_fit(
+                timing_of(self.memory, self.dram_gigabits), bytes_per_cycle=self.hbm_bytes_per_cycle,
+                slice_bytes=self.slice_bytes, hbm_bytes=self.hbm_bytes,
+            )  # fmt: skip
+            return
+        for field in _DRAM_FIELDS:
+            default = type(self).__dataclass_fields__[field].default
+            need(getattr(self, field) == default, field, f"{default!r} {with_memory}, which is no DRAM")
+        if self.ecc == "inband":
+            need(self.memory_slices * self.slice_bytes <= 1 << 36, "hbm_bytes",
+                 "at most 8 of 9 parts of 2**36 with ecc 'inband'")  # fmt: skip
+        if self.memory == "axi4":
+            need(self.hbm_bytes_per_cycle == 32, "hbm_bytes_per_cycle", f"32 {with_memory}, the width of its port")
 
     # -- array ---------------------------------------------------------------------------------------------------
     @property
@@ -222,9 +274,37 @@ class ChipConfig:
         return self.hbm_bytes // self.slice_bytes
 
     @property
+    def memory_slices(self) -> int:
+        """Slices of the memory itself: with those that hold check bits, one for eight of data."""
+        return self.hbm_slices + (-(-self.hbm_slices // 8) if self.ecc == "inband" else 0)
+
+    @property
+    def is_dram(self) -> bool:
+        """Whether HBM is DRAM behind the slice controller."""
+        return self.memory in DRAM_GIGABITS
+
+    @property
+    def memory_crosses(self) -> bool:
+        """Whether the memory has a clock of its own."""
+        return self.memory_clocks != self.core_clocks
+
+    @property
+    def hbm_first_beat(self) -> int:
+        """Core cycles from a read request at a memory that is idle to its first beat of data."""
+        if self.is_dram:
+            from .hbm.dram_config import DramConfig
+
+            return DramConfig.of(self).first_beat
+        if self.memory == "axi4":
+            from .hbm.axi4 import PORT_CLOCKS
+
+            return self.hbm_latency + PORT_CLOCKS
+        return self.hbm_latency
+
+    @property
     def hbm_read_latency(self) -> int:
-        """Core cycles from a read request to its first beat of data, through the decoder where there is one."""
-        return self.hbm_latency + (2 if self.ecc != "off" else 0)
+        """The same, through the decoder where there is one."""
+        return self.hbm_first_beat + (2 if self.ecc in ("sideband", "inband") else 0)
 
     @property
     def hbm_beat_bytes(self) -> int:
@@ -234,8 +314,11 @@ class ChipConfig:
     @property
     def hbm_beat_rate(self) -> tuple[int, int]:
         """Beats that HBM moves, and the cycles in which it does, in lowest terms: (3, 4) for 48 bytes a cycle."""
-        common = math.gcd(self.hbm_bytes_per_cycle, self.hbm_beat_bytes)
-        return self.hbm_bytes_per_cycle // common, self.hbm_beat_bytes // common
+        beats, cycles = self.hbm_bytes_per_cycle, self.hbm_beat_bytes
+        if self.memory_clocks < self.core_clocks:
+            beats, cycles = beats * self.memory_clocks, cycles * self.core_clocks
+        common = math.gcd(beats, cycles)
+        return beats // common, cycles // common
 
     @property
     def slice_beats(self) -> int:
@@ -290,6 +373,7 @@ PRESETS: dict[str, ChipConfig] = {
             name="v2", rows=128, cols=128, dtype="bf16", pe_latency=4, vmem_bytes=16 * MIB, vmem_banks=16,
             acc_bytes=4 * MIB, hbm_bytes_per_cycle=512, hbm_bytes=256 * MIB, slice_bytes=4 * KIB, feed_ports=8,
         ),
+        ChipConfig(name="tiny-hbm2", memory="hbm2", ecc="sideband", slice_bytes=4 * KIB, hbm_bytes=4 * MIB),
     )
 }
 

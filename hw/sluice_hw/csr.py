@@ -238,7 +238,7 @@ def _table(config: ChipConfig, hashed: int) -> tuple[Register, ...]:
         ("SLICE_BYTES", config.slice_bytes, "bytes of an HBM slice"),
         ("HBM_SLICES", config.hbm_slices, "slices of HBM"),
         ("HBM_BEAT_BYTES", config.hbm_beat_bytes, "bytes of an HBM beat, the most that moves in a cycle"),
-        ("HBM_LATENCY", config.hbm_latency, "cycles from a read request to its first data"),
+        ("HBM_LATENCY", config.hbm_first_beat, "cycles from a read request to its first data"),
         ("MICROCODE_WORDS", config.microcode_words, "words of the microcode store"),
         ("FEED_PORTS", config.feed_ports, "segments of the convolution feeder"),
         ("TOKEN_MAX", config.token_max, "largest value of a token counter"),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sluice_hw.config import PRESETS, ChipConfig
+from sluice_hw.hbm.dram_fit import CHANNEL_BEAT
 
 from .sizes import size_text
 
-__all__ = ["NOTES", "Note", "gigabytes_per_second", "markdown", "peak_tops"]
+__all__ = ["NOTES", "Note", "gigabytes_per_second", "markdown", "memory_text", "peak_tops"]
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,12 @@ NOTES: dict[str, Note] = {
         "four stages, banks and queues are the project's own; the vector unit writes fp32 sums as they are, and there "
         "is no compiler for it yet",
     ),
+    "tiny-hbm2": Note(
+        "tiny with real memory: a channel of HBM2 behind the slice controller",
+        "a 128-bit HBM2 channel of 4 Gb, timings of 2 Gb/s pins (docs/memory.md)",
+        "the channel's clock is the chip's, 700 MHz instead of 1000; slices of 4 KiB, the least that its schedule "
+        "takes, in a memory of 4 MiB",
+    ),
 }  # fmt: skip
 
 
@@ -84,20 +91,35 @@ def peak_tops(config: ChipConfig) -> float:
 
 def gigabytes_per_second(config: ChipConfig) -> float:
     """What HBM moves at the nominal clock, in units of 1e9 bytes."""
-    return config.hbm_bytes_per_cycle * config.clock_mhz / 1e3
+    slower = min(1, config.memory_clocks / config.core_clocks)
+    return config.hbm_bytes_per_cycle * slower * config.clock_mhz / 1e3
+
+
+def memory_text(config: ChipConfig) -> str:
+    """What HBM is, in words."""
+    ecc = f", ECC {config.ecc}" if config.ecc != "off" else ""
+    if not config.is_dram:
+        return {"sram": "SRAM", "axi4": "on an AXI4 port of 256 bits"}[config.memory] + ecc
+    channels = config.hbm_beat_bytes // CHANNEL_BEAT
+    clocks = f", {config.memory_clocks} clocks in {config.core_clocks} of the core" if config.memory_crosses else ""
+    return (
+        f"{channels} channel{'s' * (channels > 1)} of {config.memory.upper()}, {config.dram_gigabits} Gb each, "
+        f"refresh {config.dram_refresh}{clocks}{ecc}"
+    )
 
 
 def markdown() -> str:
     """The generated part of ``docs/presets.md``."""
     lines = [
-        "| preset | array | types | clock | peak | VMEM + accumulators | HBM bytes/cycle | beat | GB/s | slice | HBM |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| preset | array | types | clock | peak | VMEM + accumulators | memory | HBM bytes/cycle | beat | GB/s "
+        "| slice | HBM |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for c in PRESETS.values():
         lines.append(
             f"| `{c.name}` | {c.rows}x{c.cols} | {c.dtype} | {c.clock_mhz} MHz | {peak_tops(c):.2f} TOPS "
             f"| {size_text(c.vmem_bytes)} + {size_text(c.acc_bytes)} "
-            f"| {c.hbm_bytes_per_cycle} | {c.hbm_beat_bytes} bytes "
+            f"| {c.memory} | {c.hbm_bytes_per_cycle} | {c.hbm_beat_bytes} bytes "
             f"| {gigabytes_per_second(c):.1f} | {c.slice_bytes} bytes | {size_text(c.hbm_bytes)} |")  # fmt: skip
     lines += ["", "| preset | for | published figures it follows | where it differs |", "|---|---|---|---|"]
     lines += [f"| `{name}` | {n.purpose} | {n.follows} | {n.differs} |" for name, n in NOTES.items()]

@@ -18,6 +18,7 @@ def test_presets_follow_their_table() -> None:
         "v1": (256, 256, 24 << 20, 4 << 20, 256, 4 << 10),
         "v1-ddr3": (256, 256, 24 << 20, 4 << 20, 48, 4 << 10),
         "v2": (128, 128, 16 << 20, 4 << 20, 512, 4 << 10),
+        "tiny-hbm2": (8, 8, 64 << 10, 16 << 10, 32, 4 << 10),
     }
     assert set(table) == set(PRESETS)
     for name, want in table.items():
@@ -73,6 +74,53 @@ def test_refuses_by_name_and_value(field: str, value: object) -> None:
     with pytest.raises(ValueError) as error:
         ChipConfig(**{field: value})
     assert str(error.value).startswith(field) and repr(value) in str(error.value), error.value
+
+
+HBM2 = {"memory": "hbm2", "slice_bytes": 4096}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"memory": "ddr3"}, "memory must be 'sram' or 'hbm2' or 'hbm3' or 'axi4', not 'ddr3'"),
+        ({"memory": "hbm2"}, "slice_bytes with 1 channels of hbm2-4gb must be 4096 times a power of two, not 256"),
+        ({"memory": "hbm3", "slice_bytes": 4096}, "slice_bytes with 1 channels of hbm3-4gb must be 8192 times"),
+        ({**HBM2, "slice_bytes": 65536, "hbm_bytes_per_cycle": 48}, "hbm_bytes_per_cycle of a chip with DRAM must be "
+         "32 times a power of two, not 48"),
+        ({**HBM2, "hbm_bytes": 1 << 30}, "hbm_bytes must be at most 536870912, what 1 channels of hbm2-4gb hold"),
+        ({**HBM2, "hbm_latency": 41}, "hbm_latency must be 40 with memory 'hbm2', whose latency follows from its"),
+        ({**HBM2, "dram_gigabits": 3}, "dram_gigabits must be 2 or 4 or 8 with memory 'hbm2', not 3"),
+        ({**HBM2, "dram_refresh": "never"}, "dram_refresh must be 'per-bank' or 'all-bank', not 'never'"),
+        ({**HBM2, "memory_clocks": 0}, "memory_clocks must be 1 to 64, not 0"),
+        ({**HBM2, "core_clocks": 65}, "core_clocks must be 1 to 64, not 65"),
+        ({**HBM2, "ecc": "inband"}, "ecc must be one that memory 'hbm2' has (sram: off, sideband; hbm2: off, sideband; "
+         "hbm3: off, sideband; axi4: off, inband, device), not 'inband'"),
+        ({"memory": "axi4", "ecc": "sideband"}, "ecc must be one that memory 'axi4' has"),
+        ({"ecc": "device"}, "ecc must be one that memory 'sram' has"),
+        ({"memory": "axi4", "hbm_bytes_per_cycle": 64}, "hbm_bytes_per_cycle must be 32 with memory 'axi4', the width"),
+        ({"dram_gigabits": 8}, "dram_gigabits must be 4 with memory 'sram', which is no DRAM, not 8"),
+        ({"memory": "axi4", "core_clocks": 2}, "core_clocks must be 1 with memory 'axi4', which is no DRAM, not 2"),
+        ({"memory": "axi4", "ecc": "inband", "hbm_bytes": 1 << 36}, "hbm_bytes must be at most 8 of 9 parts of 2**36"),
+    ],
+)
+def test_memories_refuse_what_they_cannot_be(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError) as error:
+        ChipConfig(**fields)
+    assert str(error.value).startswith(message), error.value
+
+
+def test_memories() -> None:
+    """What follows from the memory: latency, rate, slices beside those of data."""
+    dram = preset("tiny-hbm2")
+    assert dram.is_dram and not dram.memory_crosses and dram.hbm_beat_rate == (1, 1)
+    assert dram.hbm_read_latency == dram.hbm_first_beat + 2 == 41
+    slow = dram.replace(memory_clocks=2, core_clocks=3)
+    assert slow.memory_crosses and slow.hbm_beat_rate == (2, 3) and slow.hbm_first_beat > dram.hbm_first_beat
+    assert dram.replace(memory_clocks=3, core_clocks=2).hbm_beat_rate == (1, 1)
+    inband = ChipConfig(memory="axi4", ecc="inband", hbm_bytes=256 * 17)
+    assert (inband.hbm_slices, inband.memory_slices) == (17, 20)
+    for slices in range(1, 100):
+        assert inband.replace(hbm_bytes=256 * slices).memory_slices * 8 // 9 == slices
 
 
 def test_bf16() -> None:

@@ -23,7 +23,8 @@ def test_table_is_well_formed(name):
 
 
 def test_names_and_places_are_the_same_for_every_chip():
-    places = {tuple((r.name, r.offset, r.access) for r in csr.csr_table(c)) for c in PRESETS.values()}
+    chips = [c.replace(ecc="off") for c in PRESETS.values()]  # ECC has registers of its own
+    places = {tuple((r.name, r.offset, r.access) for r in csr.csr_table(c)) for c in chips}
     assert len(places) == 1
 
 

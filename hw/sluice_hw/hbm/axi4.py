@@ -21,6 +21,8 @@ BEAT_BYTES, BURST_BEATS = 32, 128
 _SIZE = ceil_log2(BEAT_BYTES)
 #: Trains waiting at each side.
 TRAINS = 4
+#: From a train's request to its address on the port, and from a beat on the port to the one shown, together.
+PORT_CLOCKS = 4
 
 
 def axi4_manager_members(address_bits: int, id_bits: int) -> dict[str, Member]:

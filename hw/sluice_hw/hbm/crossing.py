@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..config import ChipConfig
 from ..interfaces import SlicePortSignature
+from .coded import CodedPortSignature
 
 __all__ = ["SliceCrossing"]
 
@@ -27,17 +28,20 @@ class SliceCrossing(wiring.Component):
     Parameters
     ----------
     config : ChipConfig
+    coded : bool
+        The port carries check bits.
 
     Members
     -------
-    port : In(SlicePortSignature(config))
+    port : In(SlicePortSignature(config)), or In(CodedPortSignature(config))
         In ``sync``.
-    memory : Out(SlicePortSignature(config))
+    memory : Out(of the same)
         In ``memory``.
     """
 
-    def __init__(self, config: ChipConfig) -> None:
-        super().__init__({"port": In(SlicePortSignature(config)), "memory": Out(SlicePortSignature(config))})
+    def __init__(self, config: ChipConfig, *, coded: bool = False) -> None:
+        signature = CodedPortSignature if coded else SlicePortSignature
+        super().__init__({"port": In(signature(config)), "memory": Out(signature(config))})
 
     def elaborate(self, platform) -> Module:
         m = Module()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, enum, wiring
-from amaranth.lib.wiring import In, Out, Signature
+from amaranth.lib.wiring import In, Member, Out, Signature
 from amaranth.utils import bits_for, ceil_log2
 
 from .dram_config import DramConfig
 from .schedule import Kind
 
-__all__ = ["ColumnOp", "CommandEngine", "DramSignature", "RowOp", "unit_layout"]
+__all__ = ["ColumnOp", "CommandEngine", "DramSignature", "RowOp", "connect_pins", "pin_members", "unit_layout"]
 
 
 class RowOp(enum.Enum, shape=3):
@@ -68,6 +68,30 @@ class DramSignature(Signature):
             "read_data": In(data.ArrayLayout(width, 2)), "read_check": In(data.ArrayLayout(check, 2)),
             "read_valid": In(2),
         })  # fmt: skip
+
+
+def pin_members(config: DramConfig) -> dict[str, Member]:
+    """The same as ports of a chip, a signal for each thing, ``dram_*``; no check bits without ``config.coded``."""
+    members: dict[str, Member] = {}
+    for bus, layout in (("row", row_layout(config)), ("column", column_layout(config))):
+        members |= {f"dram_{bus}_{name}": Out(field.shape) for name, field in layout}
+    for what, bits in (("data", 128), ("check", 16)) if config.coded else (("data", 128),):
+        for pc in (0, 1):
+            members |= {f"dram_{way}_{what}{pc}": flow(bits * config.channels)
+                        for way, flow in (("write", Out), ("read", In))}  # fmt: skip
+    return members | {"dram_read_valid": In(2)}
+
+
+def connect_pins(m: Module, component: wiring.Component, config: DramConfig, dram) -> None:
+    """Connect a controller's pins with the ports of :func:`pin_members` that ``component`` has."""
+    for name, member in pin_members(config).items():
+        way, *rest = name.removeprefix("dram_").split("_")
+        if way in ("read", "write") and rest[0] != "valid":
+            pin = getattr(dram, f"{way}_{rest[0][:-1]}")[int(rest[0][-1])]
+        else:
+            pin = dram.read_valid if way == "read" else getattr(getattr(dram, way), rest[0])
+        port = getattr(component, name)
+        m.d.comb += port.eq(pin) if member.flow is Out else pin.eq(port)
 
 
 def unit_layout(config: DramConfig) -> data.StructLayout:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from ..config import ChipConfig
+from .dram_fit import CHANNEL_BEAT, check_fit, schedule_of, timing_of
 from .schedule import Schedule
 from .timing import TIMINGS, DramTiming
 
 __all__ = ["CHANNEL_BEAT", "DramConfig"]
 
-#: Bytes that a channel moves in a memory clock.
-CHANNEL_BEAT = 32
+#: From a request to its slice's being first of its direction; from RL behind the first RD's clock to the beat's showing
+#: on the port: command and data registers, the second pseudo-channel, the buffer; a queue between two clocks.
+QUEUE_CLOCKS, PIN_CLOCKS, CROSSING_CLOCKS = 2, 6, 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,29 +70,22 @@ class DramConfig:
             type(ratio) is tuple and len(ratio) == 2 and all(type(n) is int and 1 <= n <= 64 for n in ratio),
             "clock_ratio", "two integers of 1 to 64",
         )  # fmt: skip
-        beat, size = self.chip.hbm_beat_bytes, self.chip.slice_bytes
-        if beat % CHANNEL_BEAT or self.chip.hbm_bytes_per_cycle != beat:
-            raise ValueError(
-                f"hbm_bytes_per_cycle of a chip with DRAM must be {CHANNEL_BEAT} times a power of two, "
-                f"not {self.chip.hbm_bytes_per_cycle}"
-            )
-        least = self.channels * self.schedule.unit * CHANNEL_BEAT
-        if size % least or size & (size - 1):
-            raise ValueError(
-                f"slice_bytes with {self.channels} channels of {self.timing.name} must be {least} times a power of "
-                f"two, not {size}"
-            )
-        if self.units > 16:
-            raise ValueError(f"slice_bytes must be at most {16 * least}, 16 units of each channel, not {size}")
-        if self.chip.hbm_bytes > self.channels * self.timing.bytes:
-            raise ValueError(
-                f"hbm_bytes must be at most {self.channels * self.timing.bytes}, what {self.channels} channels of "
-                f"{self.timing.name} hold, not {self.chip.hbm_bytes}"
-            )
+        check_fit(
+            self.timing, bytes_per_cycle=self.chip.hbm_bytes_per_cycle, slice_bytes=self.chip.slice_bytes,
+            hbm_bytes=self.chip.hbm_bytes,
+        )  # fmt: skip
 
-    @cached_property
+    @classmethod
+    def of(cls, chip: ChipConfig) -> DramConfig:
+        """The controller of a chip whose ``memory`` is DRAM, as its configuration says."""
+        return cls(
+            chip=chip, timing=timing_of(chip.memory, chip.dram_gigabits), refresh=chip.dram_refresh,
+            coded=chip.ecc == "sideband", clock_ratio=(chip.memory_clocks, chip.core_clocks),
+        )  # fmt: skip
+
+    @property
     def schedule(self) -> Schedule:
-        return Schedule(self.timing)
+        return schedule_of(self.timing)
 
     @property
     def crosses(self) -> bool:
@@ -143,6 +137,21 @@ class DramConfig:
         s, t = self.schedule, self.timing
         # To the last column command, through its register and the pins, and the second pseudo-channel's clock.
         return (self.units - 1) * s.unit + s.column + s.unit + t.rl + self.phy_clocks + 2
+
+    @property
+    def grant_to_beat(self) -> int:
+        """Clocks from a slice's grant to its first beat on the port, when those before it have been taken."""
+        return self.schedule.column + self.timing.rl + self.phy_clocks + PIN_CLOCKS
+
+    @property
+    def first_beat(self) -> int:
+        """Core cycles from a read request to the first beat on the port, when nothing is in the way: the queue, the
+        grant, the pins, the buffer; and the registers between two clocks where there are two."""
+        clocks = QUEUE_CLOCKS + self.grant_to_beat
+        if not self.crosses:
+            return clocks
+        memory, core = self.clock_ratio
+        return -(-(clocks + CROSSING_CLOCKS) * core // memory) + CROSSING_CLOCKS
 
     @property
     def wait_bound(self) -> int:

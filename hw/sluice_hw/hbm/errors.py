@@ -39,27 +39,33 @@ class ErrorMasks(wiring.Component):
     config : ChipConfig
     coded : bool
         Give check bits. Else the port is a plain one, and masks of check bits have no effect.
+    stored : bool
+        The memory keeps check bits itself: they are not computed, and get their errors as data do.
     entries : int
         Wrong words that can be at a time, 1 to 64.
 
     Members
     -------
     port : In(CodedPortSignature(config) or SlicePortSignature(config))
-    memory : Out(SlicePortSignature(config))
+    memory : Out(SlicePortSignature(config)), or Out(CodedPortSignature(config)) if stored
     inject : In(stream.Signature(injection_layout(config)))
         Inverts bits of a word; taken while there is a free entry. A word that is wrong already gets further bits,
         unless that makes it right.
     """
 
-    def __init__(self, config: ChipConfig, *, coded: bool = True, entries: int = 4) -> None:
+    def __init__(
+        self, config: ChipConfig, *, coded: bool = True, stored: bool = False, entries: int = 4
+    ) -> None:
         if isinstance(entries, bool) or not isinstance(entries, int):
             raise TypeError(f"Number of entries must be an integer, not {entries!r}")
         if not 1 <= entries <= 64:
             raise ValueError(f"Number of entries must be 1 to 64, not {entries}")
-        self._config, self._coded, self._entries = config, coded, entries
+        if stored and not coded:
+            raise ValueError("a memory that keeps check bits needs a port that gives them: coded must be True")
+        self._config, self._coded, self._stored, self._entries = config, coded, stored, entries
         super().__init__({
             "port": In(CodedPortSignature(config) if coded else SlicePortSignature(config)),
-            "memory": Out(SlicePortSignature(config)),
+            "memory": Out(CodedPortSignature(config) if stored else SlicePortSignature(config)),
             "inject": In(stream.Signature(injection_layout(config))),
         })  # fmt: skip
 
@@ -89,6 +95,9 @@ class ErrorMasks(wiring.Component):
             reads.step.eq(memory.read_data.valid & memory.read_data.ready),
             reads.end.eq(memory.read_data.payload.last),
         ]  # fmt: skip
+
+        if self._stored:
+            m.d.comb += memory.write_data.payload.check.eq(port.write_data.payload.check)
 
         # Contents of memory: no reset.
         layout = injection_layout(config)
@@ -130,7 +139,9 @@ class ErrorMasks(wiring.Component):
             Cat(w ^ e for w, e in zip(plain, data_masks, strict=True))
         )
         if self._coded:
-            m.d.comb += port.read_data.payload.check.eq(
-                Cat(check_of(w) ^ e for w, e in zip(plain, check_masks, strict=True))
-            )
+            if self._stored:
+                checks = [memory.read_data.payload.check.word_select(k, CHECK_BITS) for k in range(words)]
+            else:
+                checks = [check_of(w) for w in plain]
+            m.d.comb += port.read_data.payload.check.eq(Cat(c ^ e for c, e in zip(checks, check_masks, strict=True)))
         return m

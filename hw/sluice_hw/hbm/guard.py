@@ -58,6 +58,8 @@ class EccGuard(wiring.Component):
     model : bool
         The memory keeps data only and errors are injected in front of it (:class:`~.errors.ErrorMasks`); then
         ``memory`` is a plain port in mode ``sideband``, too. Without, nothing is injected.
+    stored : bool
+        With ``model`` and mode ``sideband``: the memory keeps check bits too, and errors are injected in front of both.
     entries : int
         Wrong words that the model holds at a time.
 
@@ -79,13 +81,17 @@ class EccGuard(wiring.Component):
         For an unknown mode.
     """
 
-    def __init__(self, config: ChipConfig, *, mode: str, model: bool = True, entries: int = 4) -> None:
+    def __init__(
+        self, config: ChipConfig, *, mode: str, model: bool = True, stored: bool = False, entries: int = 4
+    ) -> None:
         if not isinstance(config, ChipConfig):
             raise TypeError(f"config must be a ChipConfig, not {config!r}")
         if mode not in MODES:
             raise ValueError(f"ECC mode must be one of {', '.join(MODES)}, not {mode!r}")
-        self._config, self._mode, self._model, self._entries = config, mode, model, entries
-        coded = mode == "sideband" and not model
+        if stored and mode != "sideband":
+            raise ValueError(f"check bits are stored beside the data in ECC mode sideband, not in {mode!r}")
+        self._config, self._mode, self._model, self._stored, self._entries = config, mode, model, stored, entries
+        coded = mode == "sideband" and (stored or not model)
         super().__init__({
             "port": In(SlicePortSignature(config)),
             "memory": Out(CodedPortSignature(config) if coded else SlicePortSignature(config)),
@@ -114,7 +120,8 @@ class EccGuard(wiring.Component):
             scrubber.corrected.eq(codec.event.corrected != 0),
         ]  # fmt: skip
         if self._model and self._mode != "device":
-            masks = ErrorMasks(config, coded=self._mode == "sideband", entries=self._entries)
+            coded = self._mode == "sideband"
+            masks = ErrorMasks(config, coded=coded, stored=self._stored, entries=self._entries)
             m.submodules.masks = masks
             connect(m, codec.memory, masks.port)
             connect(m, masks.memory, flipped(self.memory))

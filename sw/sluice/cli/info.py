@@ -72,12 +72,14 @@ def _config(args: argparse.Namespace) -> int:
 
 
 def _memory(args: argparse.Namespace) -> int:
+    from sluice.presets import memory_text
     from sluice.runtime import BankMap, compiled_memory, load_config
 
     c = load_config(args.config)
     if args.batch < 1:
         raise UsageError(f"--batch must be at least 1, not {args.batch}")
     beats = "" if c.hbm_beat_bytes == c.hbm_bytes_per_cycle else f" in beats of {c.hbm_beat_bytes}"
+    print(f"memory        {memory_text(c)}")
     print(f"HBM           {c.hbm_slices} slices of {c.slice_bytes} bytes = {size_text(c.hbm_bytes)}, "
           f"{c.hbm_bytes_per_cycle} bytes a cycle{beats}")  # fmt: skip
     print(f"VMEM          {size_text(c.vmem_bytes)}: {c.vmem_regions} regions of {size_text(c.vmem_region_bytes)}, "

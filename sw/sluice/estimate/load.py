@@ -32,6 +32,24 @@ class TimedLoad(TimedDma):
         head = self._waiting[0] if self._waiting else None
         return isinstance(head, LoadTrain) and head.due <= time and len(self.ahead) < head.total
 
+    def from_memory(self, time: int, taken: int) -> tuple[bool, int]:
+        """Whether a beat leaves the memory in this cycle, and what is taken then."""
+        ports = self.engine.ports
+        if ports.dram is not None:
+            moves = ports.dram.gives(time)
+            if moves:
+                ports.dram.given(time)
+            return moves, taken
+        if not ports.bus.due(time):
+            return False, taken
+        store = self.engine.units[Unit.ST]
+        if store.read_was_last and store.wants_bus(time):
+            self.waits["HBM"] += 1
+            return False, taken
+        store.read_was_last = True
+        ports.bus.move()
+        return True, taken | ports.banks.bus
+
     def may_start(self, op: MicroOp, shown: int) -> int | None:
         time = self.checked(op, shown)
         if self._started >= self.timing.trains:
@@ -45,6 +63,8 @@ class TimedLoad(TimedDma):
         self._started += 1
         if op.op is self.train_op:
             self.needs(op, DMA_SHAPE=self.shape)
+            if self.engine.ports.dram is not None:
+                self.engine.ports.dram.request(False, op.fields["count"], time + self.timing.REQUEST)
         self._waiting.append(LoadTrain(self, op, time) if op.op is self.train_op else (op, time))
         self._next()
 
@@ -170,15 +190,10 @@ class LoadTrain(Train):
         ahead = unit.ahead if not self._left else None
         if self._left or (ahead is not None and unit.more(time)):
             flight = len(self._ready) + (len(ahead) if ahead is not None else 0)
-            if flight < unit.timing.BUS_TO_VMEM and ports.bus.due(time):
-                store = unit.engine.units[Unit.ST]
-                if store.read_was_last and store.wants_bus(time):
-                    unit.waits["HBM"] += 1
-                else:
-                    store.read_was_last = True
-                    ports.bus.move()
+            if flight < unit.timing.BUS_TO_VMEM:
+                moves, taken = unit.from_memory(time, taken)
+                if moves:
                     ports.progress = True
-                    taken |= ports.banks.bus
                     if ahead is not None:
                         ahead.append(time + unit.timing.BUS_TO_VMEM)
                     else:

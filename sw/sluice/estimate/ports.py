@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from sluice_hw.config import ChipConfig
 
+from .dram import TimedDram
+
 if TYPE_CHECKING:
     from .engine import Engine
 
@@ -80,7 +82,8 @@ class Bus:
 
     def __init__(self, config: ChipConfig) -> None:
         self._beats, self._cycles = config.hbm_beat_rate
-        self.full_rate = self._beats == self._cycles
+        #: A beat moves in every cycle in which one is wanted, whatever was before.
+        self.full_rate = self._beats == self._cycles and not config.is_dram
         self._earned, self._time, self._moved = self._cycles - 1, 0, False
 
     def due(self, time: int) -> bool:
@@ -141,6 +144,7 @@ class Ports:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.banks, self.bus = Banks(engine.config), Bus(engine.config)
+        self.dram = TimedDram(engine) if engine.config.is_dram else None
         self._active: list[Stream] = []
         self._stepping: list[Stream] = []
         self.busy = False

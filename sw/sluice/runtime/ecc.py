@@ -47,14 +47,18 @@ def read_status(device: Device) -> EccStatus:
 def inject_error(device: Device, address: int, bits: Iterable[int]) -> None:
     """Invert bits of the 64-bit word at a byte address; see :meth:`Device.inject_error`."""
     need_ecc(device)
+    mode = device.config.ecc
+    if mode == "device":
+        raise UsageError(f"the memory of chip {device.config.name!r} corrects by itself: nothing to inject errors into")
+    bits_allowed = DATA_BITS if mode == "inband" else _BITS
     if not 0 <= address < device.config.hbm_bytes or address % _WORD:
         raise UsageError(
             f"the address of a word must be a multiple of {_WORD} below {device.config.hbm_bytes}, not {address}"
         )
     mask = 0
     for bit in bits:
-        if not 0 <= bit < _BITS:
-            allowed = f"0 to {DATA_BITS - 1}, or to {_BITS - 1} for check bits"
+        if not 0 <= bit < bits_allowed:
+            allowed = f"0 to {DATA_BITS - 1}" + (f", or to {_BITS - 1} for check bits" if mode == "sideband" else "")
             raise UsageError(f"a bit of a word must be {allowed}, not {bit}")
         mask ^= 1 << bit
     slice_, within = divmod(address, device.config.slice_bytes)

@@ -3,6 +3,7 @@
 //
 // Defined from outside:
 //   SLUICE_RAM    member of the model's root that is the memory behind the chip
+//   SLUICE_MEMORY_CLOCKS, SLUICE_CORE_CLOCKS   the memory has a clock of its own: so many in so many of the chip's
 //   SLUICE_EDGE   the model has one clock and no other event: a rising edge is a call of its NBA region, and its inputs'
 //                 logic need not be evaluated again where they have not changed
 
@@ -34,6 +35,11 @@ constexpr int kNoAnswer = -1;
 constexpr uint64_t kPatience = 1 << 22;  // cycles without any handshake after which the chip is taken for dead
 constexpr uint64_t kBeat = 8, kBurst = 256 * kBeat, kPage = 4096, kPeriod = 10;  // bytes, bytes, bytes, ns
 constexpr double kSlice = 0.2;
+#ifdef SLUICE_MEMORY_CLOCKS
+constexpr int kResetCycles = 4 + 4 * SLUICE_CORE_CLOCKS / SLUICE_MEMORY_CLOCKS;  // several of either clock
+#else
+constexpr int kResetCycles = 4;
+#endif
 
 // The model has no threads of its own; the pool that would wait for work is not wanted.
 struct Context : VerilatedContext {
@@ -55,14 +61,14 @@ public:
 #endif
         clear_memory();
         const Timer timer{*this};
-        top.rst = 1;
+        reset(1);
         top.clk = 0;
         top.s_axil_wstrb = 0xF;
         top.s_axi_wstrb = 0xFF;
         top.s_axi_awsize = top.s_axi_arsize = 3;
         top.s_axi_awburst = top.s_axi_arburst = 1;
-        for (int i = 0; i < 4; ++i) step();
-        top.rst = 0;
+        for (int i = 0; i < kResetCycles; ++i) step();
+        reset(0);
         changed = true;
         step();
     }
@@ -247,9 +253,31 @@ private:
         changed = true;
     }
 
+    void reset(int on) {
+        top.rst = on;
+#ifdef SLUICE_MEMORY_CLOCKS
+        top.memory_rst = on;
+#endif
+    }
+
     void step() {
         settle();
         edge();
+    }
+
+    // A period of the chip's clock up to its falling edge, with what the memory's clock does in it.
+    void rise() {
+#ifdef SLUICE_MEMORY_CLOCKS
+        // In units of which a period of the chip's clock has MEMORY_CLOCKS and one of the memory's CORE_CLOCKS.
+        for (due += SLUICE_MEMORY_CLOCKS; due >= SLUICE_CORE_CLOCKS; due -= SLUICE_CORE_CLOCKS) {
+            top.memory_clk = 1;
+            top.eval();
+            top.memory_clk = 0;
+            top.eval();
+        }
+#endif
+        top.clk = 1;
+        top.eval();
     }
 
     // Outputs follow the inputs.
@@ -271,8 +299,7 @@ private:
         Vtop___024root___eval_nba(root);
         root->__VnbaTriggered[0U] = 0;
 #else
-        top.clk = 1;
-        top.eval();
+        rise();
         top.clk = 0;
         top.eval();
 #endif
@@ -282,8 +309,7 @@ private:
     void traced_edge() {
         const uint64_t cycle = cycles - origin - 1;
         const bool show = all() || (marked && first <= cycle && cycle <= last);
-        top.clk = 1;
-        top.eval();
+        rise();
         if (show) trace->dump(cycle * kPeriod);
         top.clk = 0;
         top.eval();
@@ -297,6 +323,9 @@ private:
     Vtop top;
     const uint64_t first, last;
     uint64_t origin = 0;
+#ifdef SLUICE_MEMORY_CLOCKS
+    int due = 0;
+#endif
     bool marked = false, changed = true;
 };
 

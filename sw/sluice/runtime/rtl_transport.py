@@ -50,14 +50,15 @@ class RtlTransport(Transport):
     library
         A library that is built already (:func:`.chip_model.build_library`).
     host_path
-        ``"view"`` or ``"axi"``.
+        ``"view"`` or ``"axi"``; None: ``"view"``, unless check bits lie in HBM itself (ECC ``inband``), which only the
+        chip can keep right.
     progress
         Called with a line of text when something takes long.
 
     Raises
     ------
     UsageError
-        For an unknown ``host_path``.
+        For an unknown ``host_path``, or a view of a chip with ECC ``inband``.
     """
 
     name = "rtl"
@@ -72,9 +73,14 @@ class RtlTransport(Transport):
         waves: Path | str | None = None,
         window: WaveWindow | None = None,
         library: Path | None = None,
-        host_path: str = "view",
+        host_path: str | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
+        inband = config.ecc == "inband"
+        if host_path is None:
+            host_path = "axi" if inband else "view"
+        if inband and host_path == "view":
+            raise UsageError(f"host_path must be 'axi' with ECC 'inband' (chip {config.name!r}), not 'view'")
         if host_path not in HOST_PATHS:
             raise UsageError(f"host_path must be {' or '.join(HOST_PATHS)}, not {host_path!r}")
         self.config, self.host_path = config, host_path
@@ -94,7 +100,7 @@ class RtlTransport(Transport):
         size = ctypes.c_uint64()
         memory = self._library.sluice_memory(self._chip, ctypes.byref(size))
         #: HBM as bytes, shared with the simulation.
-        self._hbm = np.ctypeslib.as_array(memory, (size.value,))
+        self._hbm = np.ctypeslib.as_array(memory, (size.value,))[: config.hbm_bytes]
 
     def _handle(self) -> int:
         if self._chip is None:

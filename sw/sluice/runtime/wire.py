@@ -16,6 +16,10 @@ _REQUEST = struct.Struct("<BQQI")
 _REPLY = struct.Struct("<BQQdI")
 #: Name of the environment variable with the socket's path.
 SOCKET_VARIABLE = "SLUICE_SOCKET"
+#: ... and with the period of a memory's own clock, in ps; 0 or not set: it has none.
+MEMORY_PERIOD_VARIABLE = "SLUICE_MEMORY_PERIOD"
+#: The chip's clock period; only ratios matter in simulation.
+PERIOD_NS = 10
 
 
 class Request(enum.IntEnum):
