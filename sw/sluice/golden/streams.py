@@ -141,13 +141,10 @@ class RowStream:
             blocks = whole.view(np.int32).reshape(rows, shape.blocks, 1, shape.cols)
             self.memory.write(self.address, (rows, shape.blocks), self.steps, blocks, order=_order(rows, shape.blocks))
             return
-        if self.format is Format.WORD:
-            data = np.ascontiguousarray(values, "<u4")
-        elif self.format is Format.BF16:
-            data = (values >> np.uint32(16)).astype("<u2")
-        else:
-            data = values.astype(np.uint8)
-        data = data.view(np.uint8)
+        if self.format is Format.BF16:
+            values = values >> np.uint32(16)
+        kind = {Format.WORD: "<u4", Format.BF16: "<u2", Format.INT8: np.uint8}[self.format]
+        data = np.ascontiguousarray(values, kind).view(np.uint8)
         size = _BYTES[self.format]
         for first, lanes, base, counts, width in self._walks(rows):
             part = data[:, first * size : (first + lanes) * size].reshape(*counts, width)

@@ -138,6 +138,14 @@ def test_random_passes(config):
         check(machine, shape, mode, streams, choose.choice(SCHEDULES))
 
 
+@pytest.mark.parametrize("form", Format, ids=lambda f: f.name)
+def test_one_row_to_many(form):
+    """A source that all rows share is copied as it is."""
+    p = Placed(640, Source.VMEM, form, 96, 32)
+    check(filled(FLOAT, rng_of("many")), {"rows": 9, "blocks": 2, "tail": 5}, {"store": 1},
+          {Stream.SOURCE: Placed(3, row_step=0, block_step=1), Stream.RESULT: p})
+
+
 def test_in_place():
     """A pass may write what it reads; what it has not come to is not changed before."""
     for p in (Placed(3, row_step=2, block_step=1), Placed(64, Source.VMEM, Format.BF16, 40, 16)):
