@@ -9,20 +9,25 @@ benches) and ``verif/unit/bench_x.py`` (the ``@cocotb.test`` functions, which ru
     def test_x():
         run_bench(X(width=8), "verif.unit.bench_x", name="x")
 
-A failed run leaves its seed, log and, with waves, its FST file in ``sim_build/report/<test>``.
+A failed run leaves its seed, log and, with waves, its FST file in ``sim_build/report/<test>``. Whole chips in this
+process come from :func:`open_chip`, which traces there, too.
 """
 
 import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from amaranth.lib.wiring import Component
 
 from sluice.build import Results, build_cocotb, sim_build_dir
 
-__all__ = ["report_dir", "report_name", "run_bench", "run_verilog", "verilog_of", "waves_wanted"]
+if TYPE_CHECKING:
+    from sluice.runtime import Device
+    from sluice_hw.config import ChipConfig
+
+__all__ = ["open_chip", "report_dir", "report_name", "run_bench", "run_verilog", "verilog_of", "waves_wanted"]
 
 
 def verilog_of(component: Component, *, name: str = "top") -> str:
@@ -144,11 +149,7 @@ def run_verilog(
         verilator_args=verilator_args,
     )
     # A test may run several benches, or one with several parameters: each gets its own folder.
-    base = report_dir(name) / name
-    folder, again = base, 2
-    while folder in _used:
-        folder, again = base.with_name(f"{name}.{again}"), again + 1
-    _used.add(folder)
+    folder = _fresh(report_dir(name) / name)
     results = model.run(
         bench_module,
         testcase=testcases,
@@ -159,6 +160,41 @@ def run_verilog(
     )
     print(f"{name}: {results.passed} cocotb tests passed, seed {results.seed}, log {results.log}")
     return results
+
+
+def open_chip(
+    config: "ChipConfig", backend: str = "rtl", *, source: str | None = None, memory: str | None = None,
+    **options: object,
+) -> "Device":  # fmt: skip
+    """A device for a test. Where the environment asks for waveforms, it traces to the test's report folder.
+
+    Parameters
+    ----------
+    source, memory
+        Verilog of a chip that the driver does not make, and the pattern of its memory, as for
+        :func:`sluice.runtime.chip_model.chip_archive` and :func:`~sluice.runtime.chip_model.chip_library`.
+    options
+        Further ones of :class:`sluice.runtime.Device`.
+    """
+    from sluice.runtime import Device
+    from sluice.runtime.chip_model import chip_archive, chip_library
+
+    if backend == "golden":
+        return Device(config, backend, **options)
+    waves = _fresh(report_dir(config.name) / f"{config.name}.fst") if waves_wanted() else None
+    if source is not None:
+        archive = chip_archive(config, source=source, waves=waves is not None)
+        options["library"] = chip_library(archive, config, **({} if memory is None else {"memory": memory}))
+    return Device(config, backend, waves=waves, **options)
+
+
+def _fresh(path: Path) -> Path:
+    """A path that no other run of this process has: the second gets ``.2`` before its suffix, and so on."""
+    chosen, again = path, 2
+    while chosen in _used:
+        chosen, again = path.with_name(f"{path.stem}.{again}{path.suffix}"), again + 1
+    _used.add(chosen)
+    return chosen
 
 
 _used: set[Path] = set()

@@ -12,6 +12,7 @@ from sluice.errors import ChipError, DeviceError, DeviceTimeout, UsageError
 from sluice.runtime import Device, RunReport
 from sluice_hw.config import ChipConfig
 from sluice_hw.isa import Error, Op, Unit
+from verif.harness import open_chip
 from verif.unit.compiler.races import trace
 
 from .illegal import Broken
@@ -217,4 +218,4 @@ def place_of(case: Case, address: int) -> str:
 
 def open_bench(config: ChipConfig, backend: str) -> Bench:
     """A chip to run cases on."""
-    return Bench(Device(config, backend))
+    return Bench(open_chip(config, backend))

@@ -6,7 +6,8 @@ import pytest
 
 from sluice.build import CocotbModel
 from sluice.runtime import Device
-from sluice.runtime.chip_model import build_chip, build_library
+from sluice.runtime.chip_model import build_chip
+from verif.harness import open_chip
 from verif.system.configs import CONFIGS
 
 
@@ -17,7 +18,7 @@ def tiny_model() -> CocotbModel:
 
 def _chip(name: str) -> Iterator[Device]:
     """In this process, with all of the host's accesses through the AXI ports, as behind cocotb."""
-    with Device(CONFIGS[name], "rtl", library=build_library(CONFIGS[name]), host_path="axi") as device:
+    with open_chip(CONFIGS[name], host_path="axi") as device:
         yield device
 
 

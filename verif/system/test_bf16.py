@@ -8,8 +8,8 @@ import pytest
 from sluice.asm import Program, assemble
 from sluice.golden.numerics_bf16 import from_bf16, matmul_bf16, to_bf16
 from sluice.runtime import Device
-from sluice.runtime.chip_model import build_library
 from sluice_hw.config import ChipConfig
+from verif.harness import open_chip
 from verif.system.configs import FLOAT_CONFIGS
 
 TINY = FLOAT_CONFIGS["tiny-bf16"]
@@ -81,6 +81,6 @@ def test_golden():
 
 @pytest.mark.soak
 def test_chip():
-    with Device(TINY, "rtl", library=build_library(TINY)) as device:
+    with open_chip(TINY) as device:
         for shape in SHAPES:
             check(device, *shape)

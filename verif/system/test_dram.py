@@ -6,12 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from sluice.runtime import Device
-from sluice.runtime.chip_model import chip_archive, chip_library
 from sluice_hw.config import ChipConfig
 from sluice_hw.emit.chip import chip_verilog
 from sluice_hw.hbm.dram_config import DramConfig
-from verif.harness import report_dir
+from verif.harness import open_chip, report_dir
 from verif.models.dram_behind import DramBehind
 from verif.random_programs.compare import Bench, open_bench
 from verif.random_programs.legal import make_case
@@ -28,10 +26,8 @@ _STORE = r"\w+__DOT__memory__DOT__store__DOT__ram__DOT__mem"
 
 @pytest.fixture(scope="module")
 def dram() -> Iterator[Bench]:
-    archive = chip_archive(
-        CONFIG, source=chip_verilog(CONFIG, emission="loop", memory=DramBehind(DramConfig(chip=CONFIG)))
-    )
-    with Device(CONFIG, "rtl", library=chip_library(archive, memory=_STORE)) as device:
+    verilog = chip_verilog(CONFIG, emission="loop", memory=DramBehind(DramConfig(chip=CONFIG)))
+    with open_chip(CONFIG, source=verilog, memory=_STORE) as device:
         yield Bench(device)
 
 

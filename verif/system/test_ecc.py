@@ -11,8 +11,8 @@ from sluice.compiler import compile as compile_graph
 from sluice.compiler import matmul_graph
 from sluice.errors import ChipError, DeviceTimeout, UsageError
 from sluice.runtime import CompiledModel, Device
-from sluice.runtime.chip_model import build_library
 from sluice_hw.isa import Error
+from verif.harness import open_chip
 from verif.system.configs import RANDOM_CONFIGS
 
 #: The chip of random programs, too.
@@ -22,7 +22,7 @@ M, K, N = 40, 24, 20
 
 @pytest.fixture(scope="module")
 def chip() -> Iterator[Device]:
-    with Device(CONFIG, "rtl", library=build_library(CONFIG)) as device:
+    with open_chip(CONFIG) as device:
         yield device
 
 

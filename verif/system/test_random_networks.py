@@ -12,6 +12,7 @@ from sluice.compiler import DoesNotFit, ProgramTooLong, quantise, quantise_array
 from sluice.compiler import compile as compile_graph
 from sluice.runtime import CompiledModel, Device
 from sluice.runtime.matmul import run_matmul
+from verif.harness import open_chip
 from verif.system.configs import RANDOM_CONFIGS
 from verif.system.workload import assert_accounted
 from verif.unit.compiler.graph_strategies import Network, networks
@@ -20,7 +21,7 @@ from verif.unit.compiler.test_networks import NAMED
 
 @pytest.fixture(scope="module", params=RANDOM_CONFIGS)
 def chip(request: pytest.FixtureRequest) -> Iterator[Device]:
-    with Device(RANDOM_CONFIGS[request.param], "rtl") as device:
+    with open_chip(RANDOM_CONFIGS[request.param]) as device:
         yield device
 
 

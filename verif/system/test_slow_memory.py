@@ -7,10 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from sluice.runtime import Device
-from sluice.runtime.chip_model import chip_archive, chip_library
 from sluice_hw.emit.chip import chip_verilog
-from verif.harness import report_dir
+from verif.harness import open_chip, report_dir
 from verif.models.slow_memory import SlowMemory
 from verif.random_programs.compare import Bench, open_bench
 from verif.random_programs.legal import make_case
@@ -24,8 +22,7 @@ CONFIG = RANDOM_CONFIGS["odd"]
 @pytest.fixture(scope="module")
 def slow() -> Iterator[Bench]:
     verilog = chip_verilog(CONFIG, emission="loop", memory=SlowMemory(CONFIG, seed=1))
-    library = chip_library(chip_archive(CONFIG, source=verilog))
-    with Device(CONFIG, "rtl", library=library) as device:
+    with open_chip(CONFIG, source=verilog) as device:
         yield Bench(device)
 
 

@@ -259,3 +259,23 @@ async def faults(dut) -> None:
         await bench.done()
         assert bench.faults[0] == (first, 321), bench.faults
     assert all(addr + 1 <= size for addr in bench.asked)
+
+
+@cocotb.test()
+async def faults_of_every_port(dut) -> None:
+    """Bytes of any one port outside VMEM: reported, not read, and the other ports' bytes still come."""
+    bench = await begin(dut, "ports")
+    ports, rows, size = CONFIG.feed_ports, CONFIG.rows, CONFIG.vmem_bytes
+    await bench.setup(shape_op(1, segments=ports))
+    for bad in range(ports):
+        bench.faults.clear()
+        row = bytearray(rows)
+        for p in range(ports):
+            lo, hi = p, p + 1 if p + 1 < ports else rows
+            await bench.setup(segment_op(p, lo, hi, offset=size if p == bad else 20 * p))
+            if p != bad:
+                row[lo:hi] = bench.vmem[100 + 20 * p :][: hi - lo].tobytes()
+        bench.expected.append((0, bytes(row)))
+        await bench.pulse(100, 0, expect=False, pc=50 + bad)
+        await bench.done()
+        assert bench.faults == [(100 + size, 50 + bad)]

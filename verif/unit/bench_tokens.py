@@ -107,3 +107,29 @@ async def fills_to_the_top(dut):
         assert int(getattr(dut, f"take__{t}__ready").value) == 0
         getattr(dut, f"take__{t}__valid").value = 0
         assert counts(dut, top) == [[0] * N] * N
+
+
+@cocotb.test
+async def every_counter_at_the_top(dut):
+    """All filled at one time; then one more of each is reported, by its giver and taker, and not counted."""
+    top = int(parameter("TOP"))
+    await create(dut)
+    for f in range(N):
+        getattr(dut, f"give__{f}").value = (1 << N) - 1
+        getattr(dut, f"give_pc__{f}").value = 200 + f
+    for _ in range(top):
+        await RisingEdge(dut.clk)
+    for f in range(N):
+        getattr(dut, f"give__{f}").value = 0
+    for f in range(N):
+        for t in range(N):
+            getattr(dut, f"give__{f}").value = 1 << t
+            await Timer(1, "ns")
+            assert int(dut.fault_valid.value) == 1 and int(dut.fault_unit.value) == f
+            seen = unpack(fault_layout(), int(dut.fault.value))
+            assert seen == {"code": Error.TOKEN_OVERFLOW, "pc": 200 + f, "info": t}
+            await RisingEdge(dut.clk)
+        getattr(dut, f"give__{f}").value = 0
+    await Timer(1, "ns")
+    assert int(dut.fault_valid.value) == 0
+    assert counts(dut, top) == [[top] * N] * N

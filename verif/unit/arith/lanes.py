@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from amaranth.hdl import Module, Shape, Value
+from amaranth.hdl import Cat, Module, Shape, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import RisingEdge
@@ -48,11 +48,10 @@ class Lanes(wiring.Component):
                 slot = getattr(self, name).word_select(i, slot_bits(width))
                 value = Value.cast(getattr(lane, name))
                 m.d.comb += slot.eq(value) if name == "result" else value.eq(slot)
-        # All lanes must agree; a lane that does not silences the output, which the bench notices.
-        m.d.comb += self.out_valid.eq(self.lanes[0].out_valid)
-        for lane in self.lanes[1:]:
-            with m.If(lane.out_valid != self.lanes[0].out_valid):
-                m.d.comb += self.out_valid.eq(~self.lanes[0].out_valid)
+        # All lanes must agree; one that does not turns the output round, which the bench notices.
+        first = self.lanes[0].out_valid
+        others = Cat(lane.out_valid for lane in self.lanes[1:])
+        m.d.comb += self.out_valid.eq(first ^ (others != first.replicate(len(others))))
         return m
 
 
