@@ -17,7 +17,7 @@ from sluice.golden.functions import Function
 from sluice.golden.numerics_float import fp32_from_bits
 from sluice.golden.vector_ops import AluOp
 from sluice.golden.vector_program import Alu, Column, Mask, Matmul, Part, Pass, Row, run
-from verif.models.encoder import layer_weights, rows_of, to_bf16
+from verif.models.encoder import layer64, layer_weights, rows_of, to_bf16
 from verif.models.minilm import PACKAGE, MiniLm
 
 U = 2.0**-24
@@ -214,26 +214,6 @@ def test_a_query_that_sees_nothing_gives_zeros():
     assert value(memory, "y").tolist() == [[0] * 4, [0] * 4, [1] * 4]
 
 
-def layer64(x: np.ndarray, w: dict, heads: int, eps: float) -> np.ndarray:
-    """An encoder layer in float64, from the same weights."""
-    hidden = x.shape[1]
-
-    def norm(y: np.ndarray, name: str) -> np.ndarray:
-        y = y - y.mean(axis=1, keepdims=True)
-        return y / np.sqrt((y**2).mean(axis=1, keepdims=True) + eps) * w[f"{name}.gamma"] + w[f"{name}.beta"]
-
-    q, k, v = (x @ w[name].T + w[f"{name}.bias"] for name in ("query", "key", "value"))
-    context = np.empty_like(q)
-    for at in range(0, hidden, hidden // heads):
-        part = slice(at, at + hidden // heads)
-        scores = q[:, part] @ k[:, part].T / np.sqrt(hidden // heads)
-        context[:, part] = softmax64(scores, np.ones(scores.shape, bool))[0] @ v[:, part]
-    y = norm(context @ w["mix"].T + w["mix.bias"] + x, "mix")
-    up = y @ w["up"].T + w["up.bias"]
-    middle = exact(Function.GELU, up.astype(np.float32))
-    return norm(middle @ w["down"].T + w["down.bias"] + y, "down")
-
-
 def check_layer(x: np.ndarray, w: dict[str, np.ndarray], heads: int, lanes: int) -> float:
     """||y - y32|| / ||y32|| of an encoder layer, against float64 with the weights before they became bf16."""
     hidden = x.shape[1]
@@ -241,7 +221,7 @@ def check_layer(x: np.ndarray, w: dict[str, np.ndarray], heads: int, lanes: int)
     memory |= {f"w.{name}": to_bf16(value) if value.ndim == 2 else value for name, value in w.items()}
     program = transformer.encoder_layer("x", "y", weights="w.", sequence=len(x), hidden=hidden, heads=heads)
     run(program, memory, lanes=lanes, rows=lanes)
-    wanted = layer64(x.astype(np.float64), {name: v.astype(np.float64) for name, v in w.items()}, heads, 1e-12)
+    wanted = layer64(x, w, heads)
     return float(np.linalg.norm(value(memory, "y") - wanted) / np.linalg.norm(wanted))
 
 
