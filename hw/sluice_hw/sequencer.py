@@ -503,6 +503,9 @@ class Sequencer(wiring.Component):
             return ~(mask & loops.open & ~flags).any()
 
         m.d.comb += [out.word.eq(word), out.pc.eq(pc)]
+        # What no op of the chip has must not be a constant, which Verilog would have to assign without an event.
+        most = max(len(address_fields(op)) for op in ops)
+        m.d.comb += [out[name].eq(addresses.cur[0]) for name in "abc"[most:]]
         with m.Switch(data.View(isa.word_layout(isa.Op.HALT), word).opcode):
             for op, spec in ops.items():
                 if not spec.dispatched:

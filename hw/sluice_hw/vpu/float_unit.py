@@ -169,7 +169,7 @@ class FloatUnit(Component):
                 fetch.start.eq(starts_pass & next_used[s]),
                 *(fetch.shape[name].eq(shape[name]) for name in fetch.shape.shape().members),
                 fetch.stream.eq(streams[s]), fetch.enable.eq(running),
-                fetch.shared.eq((streams[s].row_step == 0) if s != Stream.SOURCE else 0),
+                fetch.shared.eq((streams[s].row_step == 0) & (shape.rows != 1) if s != Stream.SOURCE else 0),
             ]  # fmt: skip
         m.submodules.column = column = ColumnReader(cfg, depth=OPERAND_BLOCKS)
         m.submodules.writer = writer = RowWriter(cfg, depth=RESULT_BLOCKS)

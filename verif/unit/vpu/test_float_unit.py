@@ -141,7 +141,18 @@ def test_a_block_a_cycle(unit, name, blocks, seed):
         latency = (bool(mode.get("use_first")) + bool(mode.get("use_second"))) * AluLane.LATENCY
         latency += bool(mode.get("use_function")) * FunctionLane.LATENCY
         latency += reduce_latency(C) if mode.get("use_reduce") else 0
-        assert spent[0] - 16 * blocks <= latency + 10
+        reads_vmem = any(p.memory == Source.VMEM for s, p in places(blocks).items() if s != Stream.RESULT)
+        assert spent[0] - 16 * blocks == latency + 6 + reads_vmem
+
+
+def test_one_row(unit, seed):
+    """A row of many blocks, with a vector that all of its one row share."""
+    spent = []
+    for blocks in (40, 80):
+        places = {Stream.SOURCE: acc_at(0, blocks), Stream.X: vmem_at(1, blocks, shared=True),
+                  Stream.RESULT: acc_at(100, blocks)}  # fmt: skip
+        spent.append(check(unit, [VectorPass(1, blocks, C, ADD_X, places)], np.random.default_rng(seed)).busy)
+    assert spent[1] - spent[0] == 40
 
 
 @pytest.mark.parametrize("rows", range(1, 9))
