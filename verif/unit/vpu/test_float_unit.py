@@ -78,7 +78,18 @@ def test_random_works(unit, seed):
 def test_many_rows(unit, seed):
     """More rows than any of the unit's queues holds."""
     for number in range(6):
-        random_works(unit, np.random.default_rng([seed, number, 1]), rows=150, blocks=1)
+        random_works(unit, np.random.default_rng([seed, number, 1]), rows=100, blocks=1 + number % 3)
+
+
+@pytest.mark.parametrize("port", PORTS)
+def test_a_port_that_hardly_gives(unit, port, seed):
+    """Whatever holds a pass up, all that is under way finds room: blocks, values, operands of either ALU."""
+    mode = {**EXP_OF_DIFFERENCE, **TIMES_Y, **SUM, "first_c": Operand.X}
+    step = {Stream.SOURCE: 0, Stream.X: 700, Stream.Y: 1400, Stream.RESULT: 2100}
+    places = {s: vmem_at(at, 1, Format.INT8) for s, at in step.items()} | {
+        Stream.COLUMN: Place(0), Stream.REDUCED: Place(100)}  # fmt: skip
+    work = VectorPass(230, 1, C, mode, places)
+    check(unit, [work], np.random.default_rng(seed), refuse=[0.95 * (port == name) for name in PORTS])
 
 
 ADD_X = {"store": 1, "use_first": 1, "first_op": AluOp.ADD, "first_b": Operand.X}
