@@ -172,10 +172,10 @@ def _waits(report: RunReport) -> str:
 def _layer_case(sequence: int) -> Case:
     rng = np.random.default_rng(sequence)
     if importlib.util.find_spec(PACKAGE) is None:
-        return encoder_case(rows_of(rng, sequence, 384, 1.0), layer_weights(rng, 384), 12)
+        return encoder_case(rows_of(rng, sequence, 384, 1.0), layer_weights(rng, 384), 12, lanes=CONFIG.cols)
     model = MiniLm()
     tokens = np.concatenate([[101], rng.integers(1_000, 30_000, sequence - 1)])
-    return encoder_case(model.embed(tokens), model.layer(0), model.HEADS)
+    return encoder_case(model.embed(tokens), model.layer(0), model.HEADS, lanes=CONFIG.cols)
 
 
 def layer_rows(device: Device) -> list[dict[str, Any]]:

@@ -46,12 +46,14 @@ def golden_results(case: Case, config: ChipConfig) -> dict[str, np.ndarray]:
     return {name: np.asarray(memory[name]).view(np.uint32) for name in case.outputs}
 
 
-def encoder_case(x: np.ndarray, weights: dict[str, np.ndarray], heads: int, *, causal: bool = False) -> Case:
-    """An encoder layer."""
+def encoder_case(
+    x: np.ndarray, weights: dict[str, np.ndarray], heads: int, *, causal: bool = False, lanes: int | None = None
+) -> Case:
+    """An encoder layer, for a unit of ``lanes`` or for any."""
     sequence, hidden = x.shape
     given = {f"w.{name}": to_bf16(w) if w.ndim == 2 else w for name, w in weights.items()}
     steps = transformer.encoder_layer("x", "y", weights="w.", sequence=sequence, hidden=hidden, heads=heads,
-                                      causal=causal)  # fmt: skip
+                                      causal=causal, lanes=lanes)  # fmt: skip
     halves = ("x", *[name for name, w in given.items() if w.ndim == 2])
     return Case(f"encoder {sequence}x{hidden}{' causal' if causal else ''}", steps, {"x": to_bf16(x), **given}, halves)
 
@@ -99,6 +101,7 @@ def cases(seed: int) -> Iterator[Case]:
     yield from _odd(rng)
     for causal in (False, True):
         yield encoder_case(rows_of(rng, 5, 12, 1.0), layer_weights(rng, 12), 3, causal=causal)
+    yield encoder_case(rows_of(rng, 24, 8, 1.0), layer_weights(rng, 8), 2, lanes=24)
 
 
 def _odd(rng: np.random.Generator) -> Iterator[Case]:

@@ -49,7 +49,7 @@ def check_layers(device: Device, seed: int, weights: str, sequences: Iterable[in
             model = MiniLm()
             tokens = np.concatenate([[101], rng.integers(1_000, 30_000, sequence - 1)])
             x, w, heads = model.embed(tokens), model.layer(0), model.HEADS
-        y = check(device, encoder_case(x, w, heads))["y"].astype(np.float64)
+        y = check(device, encoder_case(x, w, heads, lanes=device.config.cols))["y"].astype(np.float64)
         wanted = layer64(x, w, heads)
         error = float(np.linalg.norm(y - wanted) / np.linalg.norm(wanted))
         print(f"sequence {sequence}, {weights} weights: ||y - y32|| / ||y32|| {error:.5f}")

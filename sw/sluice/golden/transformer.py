@@ -28,23 +28,31 @@ ENCODER_WEIGHTS = (
 )  # fmt: skip
 
 
-def softmax(src: str | Part, dst: str, *, scale: float = 1.0, mask: Mask | None = None, bf16: bool = False
-            ) -> list[Step]:  # fmt: skip
+def softmax(src: str | Part, dst: str, *, scale: float = 1.0, mask: Mask | None = None, bf16: bool = False,
+            inverse: str | None = None) -> list[Step]:  # fmt: skip
     """Softmax of ``scale * src`` over each row; three passes.
 
     Lanes outside of the mask become 0. A row in which nothing counts, or of -inf alone, becomes zeros (float64 by the
     textbook would give NaN); +inf and NaN give NaN in all of the row that counts.
+
+    Parameters
+    ----------
+    inverse
+        Leave out the last pass: ``dst`` is to be multiplied by this vector, a value per row.
     """
-    top, total, inverse, scaled, powers = (f"{dst}.{name}" for name in ("max", "sum", "inverse", "scaled", "exp"))
-    return [
+    top, total, scaled = (f"{dst}.{name}" for name in ("max", "sum", "scaled"))
+    powers, one_over = (f"{dst}.exp", f"{dst}.inverse") if inverse is None else (dst, inverse)
+    program: list[Step] = [
         Pass(src, first=Alu(AluOp.MUL, scale), dst=scaled, reduce=Reduce(Reduction.MAX, top), mask=mask),
         # -inf minus a finite number is -inf, whose exponential is 0; -inf minus -inf would be NaN.
         Pass(top, first=Alu(AluOp.MAX, _LOWEST), dst=top),
         Pass(scaled, first=Alu(AluOp.SUB, Column(top)), function=Function.EXP, dst=powers,
-             reduce=Reduce(Reduction.SUM, total), mask=mask),
-        Pass(total, first=Alu(AluOp.MAX, _TINY), function=Function.RECIPROCAL, dst=inverse),
-        Pass(powers, first=Alu(AluOp.MUL, Column(inverse)), dst=dst, mask=mask, bf16=bf16),
+             reduce=Reduce(Reduction.SUM, total), mask=mask, bf16=bf16 and inverse is not None),
+        Pass(total, first=Alu(AluOp.MAX, _TINY), function=Function.RECIPROCAL, dst=one_over),
     ]  # fmt: skip
+    if inverse is None:
+        program.append(Pass(powers, first=Alu(AluOp.MUL, Column(one_over)), dst=dst, mask=mask, bf16=bf16))
+    return program
 
 
 def layer_norm(src: str, dst: str, *, size: int, gamma: str, beta: str, eps: float = 1e-5, bf16: bool = False,
@@ -131,7 +139,7 @@ def attention(q: str | Part, k: str | Part, v: str | Part, dst: str, *, size: in
 
 
 def encoder_layer(src: str, dst: str, *, weights: str, sequence: int, hidden: int, heads: int, eps: float = 1e-12,
-                  causal: bool = False) -> list[Step]:  # fmt: skip
+                  causal: bool = False, lanes: int | None = None) -> list[Step]:  # fmt: skip
     """One layer of BERT's shape: attention of all heads, residual, LayerNorm; two matrices with GELU between, the same.
 
     Steps are cut and ordered so that the array and the vector unit work at one time: softmax goes over several heads,
@@ -146,6 +154,9 @@ def encoder_layer(src: str, dst: str, *, weights: str, sequence: int, hidden: in
         The result, (sequence, hidden), bf16.
     weights
         Prefix of the tensors' names in :data:`ENCODER_WEIGHTS`.
+    lanes
+        Of the vector unit that it is for. If they divide ``sequence``, softmax's division is left to the pass that
+        takes a head's result, which can then find the head's divisors.
 
     Raises
     ------
@@ -154,7 +165,8 @@ def encoder_layer(src: str, dst: str, *, weights: str, sequence: int, hidden: in
     """
     if hidden % heads:
         raise ValueError(f"heads must divide hidden: {heads} does not divide {hidden}")
-    layer = _Layer(dst, weights, sequence, hidden, hidden // heads, eps)
+    late = lanes is not None and sequence % lanes == 0
+    layer = _Layer(dst, weights, sequence, hidden, hidden // heads, eps, late)
     normed, context, middle, attend = (f"{dst}.{name}" for name in ("normed", "context", "middle", "attend"))
     step = 1 if causal else max(1, min(heads, _SOFTMAX_ROWS // sequence))
     groups = [range(first, min(first + step, heads)) for first in range(0, heads, step)]
@@ -196,6 +208,7 @@ class _Layer:
     hidden: int
     size: int
     eps: float
+    late: bool
 
     def _head(self, tensor: str, head: int) -> Part:
         return Part(f"{self.dst}.{tensor}", head * self.size, (head + 1) * self.size)
@@ -218,7 +231,8 @@ class _Layer:
 
     def shares(self, group: range, mask: Mask | None) -> list[Step]:
         scores, shares = (f"{self.dst}.{name}{group.start}" for name in ("scores", "shares"))
-        return softmax(scores, shares, scale=1.0 / math.sqrt(self.size), mask=mask, bf16=True)
+        inverse = f"{shares}.inverse" if self.late else None
+        return softmax(scores, shares, scale=1.0 / math.sqrt(self.size), mask=mask, bf16=True, inverse=inverse)
 
     def mixed(self, group: range) -> list[Step]:
         steps: list[Step] = [Space(f"{self.dst}.mixed{group.start}", len(group) * self.sequence, self.size)]
@@ -228,8 +242,13 @@ class _Layer:
         return steps
 
     def gathered(self, group: range) -> list[Step]:
-        return [Pass(self._rows("mixed", group, head, self.size), dst=self._head("context", head), bf16=True)
-                for head in group]  # fmt: skip
+        steps: list[Step] = []
+        for head in group:
+            inverse = Column(f"{self.dst}.shares{group.start}.inverse", (head - group.start) * self.sequence)
+            divide = Alu(AluOp.MUL, inverse) if self.late else None
+            source = self._rows("mixed", group, head, self.size)
+            steps.append(Pass(source, first=divide, dst=self._head("context", head), bf16=True))
+        return steps
 
     def closing(self, src: str, name: str, residual: str, out: str) -> list[Step]:
         total, weights = f"{out}.total", f"{self.weights}{name}"

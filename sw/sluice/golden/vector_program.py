@@ -38,9 +38,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Column:
-    """A value per row, for all lanes."""
+    """A value per row, for all lanes; with ``start``, as many as there are rows from there on."""
 
     name: str
+    start: int | None = None
 
 
 @dataclass(frozen=True)
@@ -251,6 +252,8 @@ def _operand(memory: MutableMapping[str, np.ndarray], x: Operand, shape: tuple[i
         return as_bits(np.full((1, 1), x, np.float32))
     if isinstance(x, Column):
         value, wanted = _tensor(memory, x.name), shape[:1]
+        if x.start is not None:
+            value = value[x.start : x.start + shape[0]]
     else:
         shared = isinstance(x, Row) or (isinstance(x, Part) and isinstance(x.of, Row)) or shape[0] == 1
         value, wanted = _tensor(memory, x), shape[1:] if shared else shape

@@ -328,13 +328,13 @@ class _Lowering:
         reads, writes = list(source.spans), []
         for stream, place in streams.items():
             column = stream is Stream.COLUMN
-            setup.append(packed_setup(stream, place.home) if column else place.setup(stream))
+            setup.append(packed_setup(stream, place.address) if column else place.setup(stream))
             reads += [_span(place.home)] if column else place.spans
         if result is not None:
             setup.append(result.setup(Stream.RESULT))
             writes += result.spans
         if reduced is not None:
-            setup.append(packed_setup(Stream.REDUCED, reduced))
+            setup.append(packed_setup(Stream.REDUCED, reduced.addr))
             writes.append(_span(reduced))
         word = Word(Op.VECTOR_PASS, Unit.VPU, {}, {}, tuple(setup), note=note)
         self.hazards.add(Access(word, word, reads, writes))

@@ -66,10 +66,10 @@ class Place:
         return Setup((Op.PASS_STREAM, stream), Op.PASS_STREAM, tuple(fields.items()), address)
 
 
-def packed_setup(stream: Stream, home: Home) -> Setup:
-    """PASS_STREAM of one value per row, in accumulator rows."""
+def packed_setup(stream: Stream, addr: int) -> Setup:
+    """PASS_STREAM of one value per row, in accumulator rows from ``addr`` on."""
     fields = (("stream", stream), ("memory", Source.ACC), ("format", Format.WORD))
-    return Setup((Op.PASS_STREAM, stream), Op.PASS_STREAM, fields, (("addr", Address(home.addr)),))
+    return Setup((Op.PASS_STREAM, stream), Op.PASS_STREAM, fields, (("addr", Address(addr)),))
 
 
 def shape_setup(rows: int, cols: int, lanes: int, mask: Mask | None) -> Setup:

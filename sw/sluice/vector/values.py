@@ -238,6 +238,10 @@ class _Names:
         if isinstance(x, Column):
             view, how = self._use(x.name, "column"), "column"
             view.value.needs.add(ACC)
+            if x.start is not None:
+                if x.start % self.lanes:
+                    raise ValueError(f"{x!r} must start at a multiple of the lanes, {self.lanes}")
+                view = View(view.value, 0, 1, x.start, min(source.rows, view.cols - x.start))
             wanted, got = (source.rows,), (view.cols,) if view.value.vector else (view.rows, view.cols)
         else:
             shared = isinstance(x, Row) or (isinstance(x, Part) and isinstance(x.of, Row))
