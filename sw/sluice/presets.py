@@ -72,8 +72,8 @@ NOTES: dict[str, Note] = {
         "a TPU v2 core's 128x128 bf16 MXU, 16 MiB of vector memory and half of its chip's HBM at 700 MHz (Norrie et "
         "al., IEEE Micro 2021)",
         "512 bytes a cycle (358.4 GB/s) for about 350; 256 MiB instead of 8 GiB; 4 MiB of accumulators, an adder of "
-        "four stages, banks and queues are the project's own; the vector unit writes fp32 sums as they are, and there "
-        "is no compiler for it yet",
+        "four stages, banks and queues are the project's own; it is programmed by vector programs (`sluice.vector`), "
+        "the compiler of graphs is for int8",
     ),
     "tiny-hbm2": Note(
         "tiny with real memory: a channel of HBM2 behind the slice controller",
