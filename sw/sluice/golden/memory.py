@@ -14,7 +14,7 @@ from sluice_hw.isa import Error
 
 from .faults import UnitFault, UnwrittenReadError
 
-__all__ = ["Memory", "walk_addresses"]
+__all__ = ["Memory", "disjoint", "walk_addresses"]
 
 _WRAP = 1 << 32
 
@@ -94,29 +94,22 @@ class Memory:
             raise UnwrittenReadError(self.name, int(at[~known][0]))
         return self.data[at]
 
-    def write(
-        self, base: int, counts: Sequence[int], strides: Sequence[int], values: np.ndarray,
-        order: np.ndarray | None = None,
-    ) -> None:  # fmt: skip
+    def write(self, base: int, counts: Sequence[int], strides: Sequence[int], values: np.ndarray) -> None:
         """Write along a walk; later steps win where steps overlap.
 
         Parameters
         ----------
         values
             Shape ``(*counts, width, *data.shape[1:])``.
-        order
-            Indices of the steps in the order in which they are written; None: the walk's.
         """
         base %= _WRAP
         width = values.shape[len(counts)]
-        if self._regular(base, counts, strides, width) and _disjoint(counts, strides, width):
+        if self._regular(base, counts, strides, width) and disjoint(counts, strides, width):
             self._view(self.data, base, counts, strides, width)[...] = values
             self._view(self.written, base, counts, strides, width)[...] = True
             return
         at = self._checked(base, counts, strides, width).reshape(-1)
         rows = values.reshape(at.size, *values.shape[len(counts) :])
-        if order is not None:
-            at, rows = at[order], rows[order]
         for start, row in zip(at.tolist(), rows, strict=True):
             self.data[start : start + width] = row
             self.written[start : start + width] = True
@@ -159,7 +152,7 @@ class Memory:
         return at
 
 
-def _disjoint(counts: Sequence[int], strides: Sequence[int], width: int) -> bool:
+def disjoint(counts: Sequence[int], strides: Sequence[int], width: int) -> bool:
     """Whether the steps surely do not overlap (each counter steps over everything inside it)."""
     size = width
     for count, stride in sorted(zip(counts, strides, strict=True), key=lambda cs: abs(cs[1])):

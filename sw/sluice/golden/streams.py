@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from sluice_hw.isa import Format, Source
 
 from .faults import UnwrittenReadError
-from .memory import Memory
+from .memory import Memory, disjoint
 
 __all__ = ["GROUP", "PackedValues", "RowStream", "Shape"]
 
@@ -134,27 +134,38 @@ class RowStream:
 
     def write(self, values: np.ndarray) -> None:
         """Write uint32 patterns (rows, lanes); where blocks overlap, in the order of the pass."""
-        rows, shape = len(values), self.shape
-        if not self.packed:
-            whole = np.zeros((rows, shape.blocks * shape.cols), np.uint32)
-            whole[:, : shape.lanes] = values
-            blocks = whole.view(np.int32).reshape(rows, shape.blocks, 1, shape.cols)
-            self.memory.write(self.address, (rows, shape.blocks), self.steps, blocks, order=_order(rows, shape.blocks))
+        shape = self.shape
+        data, size = self._pack(values)
+        walks = [(data[:, first * size : (first + lanes) * size], *walk)
+                 for first, lanes, *walk in self._walks(shape.rows)]  # fmt: skip
+        if disjoint((shape.rows, shape.blocks), self.steps, walks[0][-1]):
+            for part, base, counts, width in walks:
+                self.memory.write(base, counts, self.steps, part.reshape(*counts, width, *self.memory.data.shape[1:]))
             return
+        lanes = shape.cols * size
+        for row, block in _order(shape.rows, shape.blocks):
+            part = data[row, block * lanes : (block + 1) * lanes].reshape(-1, *self.memory.data.shape[1:])
+            self.memory.write(self.address + row * self.steps[0] + block * self.steps[1], (), (), part)
+
+    def _pack(self, values: np.ndarray) -> tuple[np.ndarray, int]:
+        """Rows as they lie in the memory, int32 lanes or bytes, and how many of these make a lane."""
+        shape = self.shape
+        if not self.packed:
+            whole = np.zeros((shape.rows, shape.blocks * shape.cols), np.uint32)
+            whole[:, : shape.lanes] = values
+            return whole.view(np.int32), 1
         if self.format is Format.BF16:
             values = values >> np.uint32(16)
         kind = {Format.WORD: "<u4", Format.BF16: "<u2", Format.INT8: np.uint8}[self.format]
-        data = np.ascontiguousarray(values, kind).view(np.uint8)
-        size = _BYTES[self.format]
-        for first, lanes, base, counts, width in self._walks(rows):
-            part = data[:, first * size : (first + lanes) * size].reshape(*counts, width)
-            self.memory.write(base, counts, self.steps, part, order=_order(*counts))
+        return np.ascontiguousarray(values, kind).view(np.uint8), _BYTES[self.format]
 
 
-def _order(rows: int, blocks: int) -> np.ndarray:
-    """Indices of (row, block) pairs, row-major, in the order in which a pass comes to them."""
-    at = np.arange(rows * blocks).reshape(rows, blocks)
-    return np.concatenate([at[first : first + GROUP].T.reshape(-1) for first in range(0, rows, GROUP)])
+def _order(rows: int, blocks: int) -> Iterator[tuple[int, int]]:
+    """Rows and blocks in the order in which a pass comes to them."""
+    for first in range(0, rows, GROUP):
+        for block in range(blocks):
+            for row in range(first, min(first + GROUP, rows)):
+                yield row, block
 
 
 @dataclass(frozen=True)

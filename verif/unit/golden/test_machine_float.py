@@ -175,6 +175,26 @@ def test_results_on_top_of_each_other():
         np.testing.assert_array_equal(machine.acc.data[40 + at], machine.acc.data[source])
 
 
+def test_short_last_blocks_on_top_of_others():
+    """A last block overwrites only its lanes, and is overwritten by blocks of later rows."""
+    machine = filled(FLOAT, rng_of("short"))
+    b = Builder(FLOAT)
+    streams = {Stream.SOURCE: Placed(0, row_step=3, block_step=1),
+               Stream.RESULT: Placed(640, Source.VMEM, Format.WORD, 32, 32)}
+    emit(b, {"rows": 11, "blocks": 3, "tail": 2}, {"store": 1}, streams)
+    b.halt()
+    run_builder(machine, b)
+    want = np.zeros((13, 8), np.int32)
+    for group in (range(8), range(8, 11)):
+        for block in range(3):
+            for row in group:
+                lanes = 2 if block == 2 else 8
+                want[row + block, :lanes] = machine.acc.data[3 * row + block, :lanes]
+    got = peek(machine.vmem, 640, (13, 8), np.int32)
+    np.testing.assert_array_equal(got[:12], want[:12])
+    np.testing.assert_array_equal(got[12, :2], want[12, :2])
+
+
 # -- arithmetic ------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("op", AluOp, ids=lambda op: op.name)
 def test_alu_operations(op):
