@@ -373,7 +373,7 @@ PRESETS: dict[str, ChipConfig] = {
             name="v2", rows=128, cols=128, dtype="bf16", pe_latency=4, vmem_bytes=16 * MIB, vmem_banks=16,
             acc_bytes=4 * MIB, hbm_bytes_per_cycle=512, hbm_bytes=256 * MIB, slice_bytes=4 * KIB, feed_ports=8,
             # A pass has up to six setup words, and a tile of a matmul two ops: neither unit's may hold up the other's.
-            mxu_queue=32, vpu_queue=32,
+            ld_queue=16, mxu_queue=32, vpu_queue=32,
         ),
         ChipConfig(name="tiny-hbm2", memory="hbm2", ecc="sideband", slice_bytes=4 * KIB, hbm_bytes=4 * MIB),
     )
