@@ -30,9 +30,11 @@ assert ACC_LATENCY == 1, "reads answer in the next cycle"
 
 
 def pass_layout(config: ChipConfig) -> data.StructLayout:
-    """Where the next ``rows`` rows of sums go: from row ``first`` on, added or written over."""
+    """Where the next ``rows`` rows of sums go: from row ``first`` on, added or written over; with both types, whether
+    they are int32."""
     return data.StructLayout({
         "first": range(config.acc_rows), "rows": range(config.acc_rows + 1), "accumulate": 1,
+        **({"int8": 1} if config.both else {}),
     })
 
 
@@ -43,18 +45,21 @@ class AddLane(wiring.Component):
     ----------
     latency : int
         Stages.
+    both : bool
+        Whether it adds int32, too.
 
     Members
     -------
     all.valid : In(1)
+    all.int8 : In(1), with ``both``
     col.base, col.sum : In(32)
     down.result : Out(32)
     """
 
-    def __init__(self, *, latency: int) -> None:
-        self.LATENCY = latency
+    def __init__(self, *, latency: int, both: bool = False) -> None:
+        self.LATENCY, self._both = latency, both
         super().__init__({
-            "all": In(wiring.Signature({"valid": Out(1)})),
+            "all": In(wiring.Signature({"valid": Out(1), **({"int8": Out(1)} if both else {})})),
             "col": In(wiring.Signature({"base": Out(32), "sum": Out(32)})),
             "down": Out(wiring.Signature({"result": Out(32)})),
         })
@@ -66,8 +71,19 @@ class AddLane(wiring.Component):
             add.in_valid.eq(self.all.valid),
             Value.cast(add.a).eq(self.col.base),
             Value.cast(add.b).eq(self.col.sum),
-            self.down.result.eq(Value.cast(add.result)),
         ]
+        result = Value.cast(add.result)
+        if self._both:
+            valid, whole, total = self.all.valid, self.all.int8, (self.col.base + self.col.sum)[:32]
+            for stage in range(self.LATENCY):
+                next_valid, next_whole = Signal(name=f"valid{stage}"), Signal(name=f"whole{stage}", reset_less=True)
+                next_total = Signal(32, name=f"total{stage}", reset_less=True)
+                m.d.sync += next_valid.eq(valid)
+                with m.If(valid):
+                    m.d.sync += [next_whole.eq(whole), next_total.eq(total)]
+                valid, whole, total = next_valid, next_whole, next_total
+            result = Mux(whole, total, result)
+        m.d.comb += self.down.result.eq(result)
         return m
 
 
@@ -158,6 +174,10 @@ class Accumulator(wiring.Component):
         add_row = Signal.like(row, reset_less=True)
         add_upper, add_local = Signal(reset_less=True), Signal(range(half), reset_less=True)
         sums = Signal.like(Value.cast(self.p_data), reset_less=True, name="sums")
+        add_int8 = Signal(reset_less=True)
+        if config.both:
+            with m.If(self.p_valid):
+                m.d.sync += add_int8.eq(current.int8)
         again = Signal()
         m.d.comb += again.eq(adds & reads & (add_row == row))
         m.d.sync += adds.eq(self.p_valid)
@@ -173,7 +193,8 @@ class Accumulator(wiring.Component):
             ]
         if config.is_float:
             written, write_upper, write_local, result = self._add_float(
-                m, adds, add_accumulate, Mux(add_upper, regions[1].rdata, regions[0].rdata), sums, add_upper, add_local)
+                m, adds, add_accumulate, Mux(add_upper, regions[1].rdata, regions[0].rdata), sums, add_upper, add_local,
+                add_int8)
         else:
             kept = Signal(32 * cols, reset_less=True)
             base = Signal(data.ArrayLayout(signed(32), cols))
@@ -221,16 +242,19 @@ class Accumulator(wiring.Component):
         return m
 
     def _add_float(self, m: Module, adds: Value, accumulate: Value, base: Value, sums: Value, upper: Signal,
-                   local: Signal) -> tuple[Value, Value, Value, Value]:
+                   local: Signal, int8: Signal) -> tuple[Value, Value, Value, Value]:
         """Add rows of sums, or pass them on; when and where they are written, and what."""
         config = self._config
         cols, latency = config.cols, config.pe_latency
-        form = "_loop" if self._emission == "loop" else ""
+        form = ("_both" if config.both else "") + ("_loop" if self._emission == "loop" else "")
         m.submodules.lanes = lanes = Grid(
-            cell=AddLane(latency=latency), name=f"sluice_accumulate_{cols}_l{latency}{form}", rows=1, cols=cols,
-            emission=self._emission)
+            cell=AddLane(latency=latency, both=config.both), name=f"sluice_accumulate_{cols}_l{latency}{form}", rows=1,
+            cols=cols, emission=self._emission)
         # x + -0 is x for every x.
         nothing = Cat(Const(1 << 31, 32) for _ in range(cols))
+        if config.both:
+            nothing = Mux(int8, 0, nothing)
+            m.d.comb += lanes.all.int8.eq(int8)
         m.d.comb += [
             lanes.all.valid.eq(adds),
             lanes.col.base.eq(Mux(accumulate, base, nothing)),

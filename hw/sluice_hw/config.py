@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 __all__ = ["PRESETS", "ChipConfig", "preset"]
 
-#: Operand types of the array, see ``arith/multiply_add.py``; int8 and bf16 by turns is an array without a chip so far.
-DTYPES = ("int8", "bf16")
+#: Operand types of the array, see ``arith/multiply_add.py``.
+DTYPES = ("int8", "bf16", "int8+bf16")
 #: What HBM can be, and where its check bits can be kept there (``hbm/guard.py``): an SRAM inside the chip's text,
 #: DRAM channels behind the slice controller, whatever answers on an AXI4 port.
 MEMORIES: dict[str, tuple[str, ...]] = {
@@ -53,7 +53,7 @@ class ChipConfig:
     rows: int = 8
     #: Array columns C: the width of a weight tile (N).
     cols: int = 8
-    #: Operand type of the array.
+    #: Operand type of the array; with ``int8+bf16`` each LOAD_WEIGHTS and PULSE_ARRAY says which.
     dtype: str = "int8"
     #: Nominal clock; only reports use it.
     clock_mhz: int = 700
@@ -202,12 +202,17 @@ class ChipConfig:
     # -- array ---------------------------------------------------------------------------------------------------
     @property
     def is_float(self) -> bool:
-        """Whether operands are bf16, and sums and accumulators fp32."""
-        return self.dtype == "bf16"
+        """Whether operands may be bf16, and sums and accumulators fp32."""
+        return self.dtype != "int8"
+
+    @property
+    def both(self) -> bool:
+        """Whether operands may be int8 as well as bf16."""
+        return self.dtype == "int8+bf16"
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of an operand."""
+        """Bytes of an operand, of the larger one where there are two."""
         return 2 if self.is_float else 1
 
     @property

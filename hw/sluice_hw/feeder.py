@@ -29,7 +29,7 @@ from amaranth.utils import ceil_log2
 from . import isa
 from .config import ChipConfig
 from .interfaces import ADDR_BITS, VMEM_LATENCY, VmemReadSignature
-from .lanes import bytes_below, window
+from .lanes import bytes_below, spread, window
 
 __all__ = ["FEED_LATENCY", "Feeder", "access_fault_layout", "start_layout"]
 
@@ -46,10 +46,12 @@ X_BITS = 22
 Y_BITS = 25
 
 
-def start_layout(*, apart: bool = False) -> data.StructLayout:
+def start_layout(config: ChipConfig) -> data.StructLayout:
     """A PULSE_ARRAY for the feeder: address of its first row, whether that row swaps weights, its microcode address;
-    with bf16 also whether it must follow the row before ``acc_revisit`` cycles later than it could."""
-    return data.StructLayout({"vmem": ADDR_BITS, "swap": 1, "pc": 16, **({"apart": 1} if apart else {})})
+    with bf16 also whether it must follow the row before ``acc_revisit`` cycles later than it could, and with both types
+    whether its rows are int8."""
+    apart = {"apart": 1} if config.is_float else {}
+    return data.StructLayout({"vmem": ADDR_BITS, "swap": 1, "pc": 16, **apart, **({"int8": 1} if config.both else {})})
 
 
 def access_fault_layout() -> data.StructLayout:
@@ -100,7 +102,7 @@ class Feeder(wiring.Component):
         Why no row was issued: BUSY (one was), WEIGHTS, VMEM (data are missing, also while the front half starts up) or
         IDLE (no row left). Rows of bf16 that are kept apart count as WEIGHTS.
     a_valid, a_swap, a_data : Out
-        To the array.
+        To the array. With both types also a_bf16.
     fault_valid, fault : Out
         Bytes needed lie outside VMEM. They are not read, and the array row gets zeros.
 
@@ -121,7 +123,7 @@ class Feeder(wiring.Component):
             "segment_valid": In(1),
             "rows": Out(range(2 * config.acc_rows + 1)),
             "rows_valid": Out(1),
-            "start": In(stream.Signature(start_layout(apart=config.is_float))),
+            "start": In(stream.Signature(start_layout(config))),
             "act": Out(VmemReadSignature(config.word_bytes)),
             "tile_ready": In(1),
             "issue": Out(1),
@@ -130,6 +132,7 @@ class Feeder(wiring.Component):
             "a_valid": Out(1),
             "a_swap": Out(1),
             "a_data": Out(data.ArrayLayout(signed(8), config.row_bytes)),
+            **({"a_bf16": Out(1)} if config.both else {}),
             "fault_valid": Out(1),
             "fault": Out(access_fault_layout()),
         })
@@ -148,7 +151,8 @@ class Feeder(wiring.Component):
 
     def _row_flags(self) -> dict:
         flags = {"swap": 1, "first": 1, "zero_point": signed(8)}
-        return {**flags, "apart": 1} if self._config.is_float else flags
+        return {
+            **flags, **({"apart": 1} if self._config.is_float else {}), **({"int8": 1} if self._config.both else {})}
 
     def _placed_layout(self) -> data.StructLayout:
         return data.StructLayout({
@@ -233,7 +237,7 @@ class Feeder(wiring.Component):
         active = Signal()
         shape = Signal(shape_layout(), reset_less=True)
         segments = [Signal(segment_layout(), reset_less=True, name=f"segment{p}") for p in ports]
-        op = Signal(start_layout(apart=config.is_float), reset_less=True)
+        op = Signal(start_layout(config), reset_less=True)
         i0, i1, i2 = (Signal(16, name=f"i{n}", reset_less=True) for n in range(3))
         at0, at1, at2 = (Signal(ADDR_BITS, name=f"at{n}", reset_less=True) for n in range(3))
         x, y = Signal(X_BITS, reset_less=True), Signal(Y_BITS - 1, reset_less=True)
@@ -265,6 +269,8 @@ class Feeder(wiring.Component):
         if config.is_float:
             with m.If(step):
                 m.d.sync += placed.apart.eq(op.apart & first)
+                if config.both:
+                    m.d.sync += placed.int8.eq(op.int8)
         with m.If(step):
             m.d.sync += [
                 valid.eq(active),
@@ -514,6 +520,15 @@ class Feeder(wiring.Component):
         parts = [reduce(or_, pads) & row.zero_point.as_unsigned().replicate(lanes)]
         parts += [data_bytes & ours for data_bytes, ours in zip(turned, reads, strict=True)]
         result = Signal(self.a_data.shape(), name="a_row", reset_less=True)
+        whole_row = reduce(or_, parts)
+        if self._config.both:
+            # An int8 operand enters in the low bits of its row's 16.
+            lanes = Signal(8 * self._config.row_bytes, name="packed")
+            bf16 = Signal(name="row_bf16", reset_less=True)
+            m.d.comb += [lanes.eq(whole_row), self.a_bf16.eq(bf16)]
+            whole_row = Mux(row.int8, spread(lanes, self._config.rows), lanes)
+            with m.If(valid[1]):
+                m.d.sync += bf16.eq(~row.int8)
         with m.If(valid[1]):
-            m.d.sync += Value.cast(result).eq(reduce(or_, parts))
+            m.d.sync += Value.cast(result).eq(whole_row)
         m.d.comb += [self.a_valid.eq(valid[-1]), self.a_swap.eq(swap[-1]), self.a_data.eq(result)]

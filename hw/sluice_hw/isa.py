@@ -287,6 +287,10 @@ def _alu(name: str) -> tuple[Field, ...]:
     )  # fmt: skip
 
 
+def _int8(doc: str) -> Field:
+    return Field("int8", 1, hi=lambda c: int(c.both), doc=f"{doc} (chips of int8+bf16; 0: bf16)")
+
+
 _LEVEL = Field("level", 3, hi=LOOP_LEVELS - 1, doc="loop level, outermost first")
 
 OPS: dict[Op, OpSpec] = {
@@ -356,7 +360,8 @@ OPS: dict[Op, OpSpec] = {
                       doc="bytes read of a row (int8: columns); the rest hold zero"),
                 Field("transpose", 1, hi=lambda c: int(c.is_float),
                       doc="the tile lies transposed in VMEM: rows of `k` elements, `pitch` apart, one for each column "
-                          "(n an even number of bytes; chips of bf16)")),
+                          "(n an even number of bytes; chips of bf16)"),
+                _int8("weights are int8, `n` at most the columns")),
                "Load a weight tile into the second weight registers of the array."),
         OpSpec(Op.PULSE_ARRAY, Unit.MXU,
                (*_tokens(), _areg("vmem", "address of the first row"), _areg("acc", "first accumulator row"),
@@ -364,7 +369,8 @@ OPS: dict[Op, OpSpec] = {
                 Field("swap_first", LOOP_LEVELS, doc="... only when all loop levels of this mask are in their "
                                                      "first iteration"),
                 _enum("acc_mode", 2, AccMode, "accumulator write:"),
-                Field("acc_first", LOOP_LEVELS, doc="loop levels that acc_mode `first` looks at")),
+                Field("acc_first", LOOP_LEVELS, doc="loop levels that acc_mode `first` looks at"),
+                _int8("operands are int8, `lo` and `hi` of the segments at most the rows")),
                "Open the activation valve: stream n0 x n1 x n2 rows through the array into accumulator rows."),
         OpSpec(Op.VECTOR_SHAPE, Unit.VPU,
                (Field("n0", 10, lo=1, doc="window, innermost"), Field("n1", 10, lo=1, doc="window, outer"),

@@ -8,7 +8,7 @@ of 256 bytes.
 from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.utils import ceil_log2
 
-__all__ = ["bytes_below", "lanes_below", "rotate_down", "rotate_up", "window"]
+__all__ = ["bytes_below", "lanes_below", "rotate_down", "rotate_up", "spread", "window"]
 
 
 def lanes_below(count: Value, lanes: int) -> Value:
@@ -22,6 +22,11 @@ def bytes_below(count: Value, lanes: int) -> Value:
     One wide shift, where a mask of lanes stretched to bytes would have simulators make every bit by itself.
     """
     return lanes_below(count << 3, 8 * lanes)
+
+
+def spread(value: Value, count: int) -> Value:
+    """The first ``count`` bytes, each followed by a zero byte."""
+    return Cat(Cat(value.word_select(k, 8), Const(0, 8)) for k in range(count))
 
 
 def rotate_down(m: Module, name: str, value: Value, step: Value, width: int = 1) -> Signal:

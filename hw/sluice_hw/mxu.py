@@ -180,6 +180,10 @@ class Mxu(wiring.Component):
         load = loader.start.payload
         from_word = (name for name in load.shape().members if name not in ("vmem", "pc"))
         m.d.comb += [load[name].eq(words[isa.Op.LOAD_WEIGHTS][name]) for name in from_word]
+        if self._config.both:
+            int8 = words[isa.Op.PULSE_ARRAY].int8
+            m.d.comb += [feeder.start.payload.int8.eq(int8), accumulator.start.payload.int8.eq(int8)]
+            m.d.comb += self._array.a_bf16.eq(feeder.a_bf16)
         if self._config.is_float:
             self._keep_apart(m, feeder, starts & is_pulse)
         m.d.sync += [unit.started.eq(starts), unit.started_pc.eq(op.pc)]

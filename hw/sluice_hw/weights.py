@@ -21,7 +21,7 @@ from . import isa
 from .config import ChipConfig
 from .feeder import FEED_LATENCY, access_fault_layout
 from .interfaces import ADDR_BITS, VMEM_LATENCY, VmemReadSignature
-from .lanes import bytes_below
+from .lanes import bytes_below, spread
 from .turner import TileTurner
 
 __all__ = ["LOAD_LATENCY", "TILES", "WeightLoader", "tile_layout"]
@@ -37,10 +37,10 @@ SIZE_BITS = 11
 
 def tile_layout(config: ChipConfig) -> data.StructLayout:
     """A LOAD_WEIGHTS for the loader: address of row 0, bytes from row to row, rows and bytes of each that count, and,
-    of bf16, whether what lies there is the tile transposed."""
+    of bf16, whether what lies there is the tile transposed; with both types, whether it is int8."""
     return data.StructLayout({
         "vmem": ADDR_BITS, "pitch": signed(isa.STRIDE_BITS), "k": SIZE_BITS, "n": SIZE_BITS, "pc": 16,
-        **({"transpose": 1} if config.is_float else {}),
+        **({"transpose": 1} if config.is_float else {}), **({"int8": 1} if config.both else {}),
     })
 
 
@@ -180,6 +180,8 @@ class WeightLoader(wiring.Component):
         with m.If(self.start.valid & self.start.ready):
             m.d.sync += [waiting_valid.eq(1), waiting.eq(self.start.payload)]
         columns_read = waiting.n[1:] if config.is_float else waiting.n
+        if config.both:
+            columns_read = Mux(waiting.int8, waiting.n, columns_read)
         m.d.comb += [sizes.w_en.eq(begin), sizes.w_data.eq(waiting.k * columns_read)]
 
         arrived, n = done, asked.n
@@ -202,13 +204,18 @@ class WeightLoader(wiring.Component):
         """Rows as the turner takes them: with what they are part of, which goes along with the read."""
         entry = data.View(self._turner.input.payload.shape(), rows.w_data)
         fields = {"transpose": tile.transpose, "rows": tile.k, "cols": tile.n >> 1}
-        marks = Signal(data.StructLayout({name: len(entry[name]) for name in fields}), reset_less=True)
+        shape = {name: len(entry[name]) for name in fields}
+        marks = Signal(data.StructLayout(shape | ({"int8": 1} if self._config.both else {})), reset_less=True)
         with m.If(walk):
             m.d.sync += [marks[name].eq(value) for name, value in fields.items()]
+            if self._config.both:
+                m.d.sync += marks.int8.eq(tile.int8)
         for stage in range(VMEM_LATENCY):
             later = Signal.like(marks, name=f"arrived_marks{stage}", reset_less=True)
             m.d.sync += later.eq(marks)
             marks = later
+        if self._config.both:
+            read = Mux(marks.int8, spread(read, self._config.cols), read)
         m.d.comb += [entry.row.eq(read), *(entry[name].eq(marks[name]) for name in fields)]
 
     def _feed(self, m: Module, sizes, there: Value, take: Value, row_in: Value) -> None:

@@ -55,7 +55,7 @@ CAUSE_MEANING: dict[Cause, str] = {
 
 def _probe() -> ChipConfig:
     """A configuration in which every size that bounds a field has its own value."""
-    return ChipConfig(rows=37, cols=21, dtype="bf16", feed_ports=7, microcode_words=999, vmem_bytes=1 << 17,
+    return ChipConfig(rows=37, cols=21, dtype="int8+bf16", feed_ports=7, microcode_words=999, vmem_bytes=1 << 17,
                       acc_bytes=168 * 64)  # fmt: skip
 
 

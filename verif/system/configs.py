@@ -28,6 +28,9 @@ FLOAT_CONFIGS: dict[str, ChipConfig] = {
                            mxu_queue=5, vpu_queue=2, token_max=40, event_ring=16),
 }
 
+#: A chip that multiplies both types.
+BOTH_TYPES = ChipConfig(name="tiny-int8-bf16", rows=4, cols=4, dtype="int8+bf16", pe_latency=2)
+
 
 def examples(config: str) -> list[Path]:
     """Programs of examples/asm for a chip."""

@@ -251,13 +251,14 @@ class Memory:
         return start
 
 
-def random_matmul(bench: Bench, memory: Memory, m: int, k: int, n: int, acc: int, transpose: bool = False
-                  ) -> list[UnitOp]:  # fmt: skip
-    size = bench.config.element_bytes
+def random_matmul(bench: Bench, memory: Memory, m: int, k: int, n: int, acc: int, transpose: bool = False,
+                  int8: bool = False) -> list[UnitOp]:
+    size = 1 if int8 else bench.config.element_bytes
     lines, row = (n, k) if transpose else (k, n)
     x_pitch, w_pitch = k * size + bench.rng.randrange(4), row * size + bench.rng.randrange(4)
     return matmul_ops(bench.config, m, k, n, x=memory.take(m * x_pitch), x_pitch=x_pitch,
-                      w=memory.take(lines * w_pitch), w_pitch=w_pitch, acc=acc, transpose=transpose)  # fmt: skip
+                      w=memory.take(lines * w_pitch), w_pitch=w_pitch, acc=acc, transpose=transpose,
+                      int8=int8)  # fmt: skip
 
 
 async def matmuls(bench: Bench, model: MxuModel, sizes: Sequence[tuple[int, int, int]]) -> None:
@@ -326,6 +327,59 @@ async def transposed_weights(dut) -> None:
             run_ops(model, ops)
             bench.send(ops)
             acc += need
+        await bench.check(model)
+
+
+@cocotb.test()
+async def types_by_turns(dut) -> None:
+    """Matmuls of int8 among those of bf16, one right behind the other, and passes of both types over one tile each
+    that add to rows of their own."""
+    bench, model = await bench_of(dut, "types")
+    rng, memory, config = bench.rng, Memory(bench), bench.config
+    top = 2 * max(config.rows, config.cols) + 1
+    for refuse, queue in ((0, 0), (0.3, 0), (0.8, 0.3)):
+        bench.refuse, bench.queue_pause = {"act": refuse, "weights": refuse}, queue
+        acc = 0
+        for number in range(24):
+            m, k, n = (rng.randint(1, top) for _ in range(3))
+            need = m * -(-n // config.cols)
+            if acc + need > config.acc_rows:
+                break
+            int8 = number % 3 != 1
+            ops = random_matmul(bench, memory, m, k, n, acc, transpose=not int8 and number % 2, int8=int8)
+            run_ops(model, ops)
+            bench.send(ops)
+            acc += need
+        await bench.check(model)
+    ops = [segment_op(0, 0, config.rows), shape_op(3, s0=5)]
+    for number in range(12):
+        int8 = int(number % 4 != 3)
+        kind = {"int8": int8}
+        ops += [UnitOp(Op.LOAD_WEIGHTS, {"pitch": 7, "k": config.rows, "n": config.cols, **kind}, a=33 * number),
+                UnitOp(Op.PULSE_ARRAY, kind, a=11 * number, b=10 * int8, swap=1, accumulate=int(number not in (0, 3))),
+                UnitOp(Op.PULSE_ARRAY, kind, a=13 * number, b=10 * int8, accumulate=1)]  # fmt: skip
+    run_ops(model, ops)
+    bench.send(ops)
+    await bench.check(model)
+
+
+@cocotb.test()
+async def int8_over_the_longest_k(dut) -> None:
+    """The largest sums, padding with a zero point, and what is behind the columns and rows read."""
+    bench, model = await bench_of(dut, "longest")
+    rows, cols = bench.config.rows, bench.config.cols
+    for a, b in ((-128, -128), (-128, 127), (127, 127)):
+        bench.vmem[: 8 * rows], bench.vmem[8 * rows : 10 * rows * cols + 8 * rows] = a, b
+        ops = [shape_op(3, s0=rows, pad=1, zero_point=a, line_bytes=rows - 1, height=2), segment_op(0, 0, rows)]
+        for tile in range(9):
+            ops += [
+                UnitOp(Op.LOAD_WEIGHTS, {"pitch": cols, "k": rows - tile % 2, "n": cols - tile % 2, "int8": 1},
+                       a=8 * rows),
+                UnitOp(Op.PULSE_ARRAY, {"int8": 1}, b=5, swap=1, accumulate=int(tile > 0)),
+            ]  # fmt: skip
+        run_ops(model, ops)
+        assert model.acc[5, 0] == (9 * rows - 4) * a * b
+        bench.send(ops)
         await bench.check(model)
 
 

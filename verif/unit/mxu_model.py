@@ -71,8 +71,9 @@ class MxuModel:
         self.active: tuple[np.ndarray, int] = (np.zeros((config.rows, config.col_bytes), np.int64), 0)
         self.rows = self.macs = self.tiles = 0
 
-    def load(self, vmem: int, pitch: int, k: int, n: int, transpose: int = 0) -> None:
+    def load(self, vmem: int, pitch: int, k: int, n: int, transpose: int = 0, int8: int = 0) -> None:
         assert self.loaded is None, "a second tile before the first was swapped in never loads"
+        int8 = int8 or not self.config.is_float
         tile = np.zeros((self.config.rows, self.config.col_bytes), np.int64)
         rows, count = (n // 2, 2 * k) if transpose else (k, n)
         for i in range(rows):
@@ -83,7 +84,7 @@ class MxuModel:
                 tile[:k, 2 * i : 2 * i + 2] = row.reshape(k, 2)
             else:
                 tile[i, :n] = row
-        self.loaded = tile, k * (n // self.config.element_bytes)
+        self.loaded = tile, k * (n if int8 else n // 2)
         self.tiles += 1
 
     def feed(self, vmem: int) -> np.ndarray:
@@ -108,18 +109,19 @@ class MxuModel:
                     out.append(row)
         return np.array(out)
 
-    def pulse(self, vmem: int, acc: int, swap: int, accumulate: int) -> None:
+    def pulse(self, vmem: int, acc: int, swap: int, accumulate: int, int8: int = 0) -> None:
         if swap:
             assert self.loaded is not None, "a swap without a tile never starts"
             self.active, self.loaded = self.loaded, None
         rows = self.feed(vmem)
-        if self.config.is_float:
+        is_float = self.config.is_float and not int8
+        if is_float:
             operands = (np.ascontiguousarray(x).astype(np.int8).view("<u2") for x in (rows, self.active[0]))
             sums = column_sum(*operands, rows=self.config.rows)
         else:
-            sums = rows @ self.active[0]
+            sums = rows[:, : self.config.rows] @ self.active[0][:, : self.config.cols]
         for q, row in enumerate(sums):
-            if self.config.is_float:
+            if is_float:
                 total = fp32_add(self.acc[acc + q].view(np.uint32), row) if accumulate else row
                 self.acc[acc + q] = total.view(np.int32)
             else:
@@ -136,9 +138,9 @@ class MxuModel:
         elif op.op == Op.FEED_SEGMENT:
             self.segments[filled["index"]] = filled
         elif op.op == Op.LOAD_WEIGHTS:
-            self.load(op.a, filled["pitch"], filled["k"], filled["n"], filled["transpose"])
+            self.load(op.a, *(filled[name] for name in ("pitch", "k", "n", "transpose", "int8")))
         elif op.op == Op.PULSE_ARRAY:
-            self.pulse(op.a, op.b, op.swap, op.accumulate)
+            self.pulse(op.a, op.b, op.swap, op.accumulate, filled["int8"])
 
 
 def run_ops(model: MxuModel, ops: Iterable[UnitOp]) -> None:
@@ -156,21 +158,22 @@ def segment_op(index: int, lo: int, hi: int, **fields: int) -> UnitOp:
 
 
 def matmul_ops(config: ChipConfig, m: int, k: int, n: int, *, x: int, x_pitch: int, w: int, w_pitch: int,
-               acc: int, transpose: bool = False) -> list[UnitOp]:
+               acc: int, transpose: bool = False, int8: bool = False) -> list[UnitOp]:
     """``X[m, k] @ W[k, n]`` in tiles; column tile j goes to accumulator rows ``acc + j * m`` and on. With `transpose`,
-    W lies in VMEM as [n, k]."""
-    size = config.element_bytes
+    W lies in VMEM as [n, k]; with `int8`, a chip of both types takes them as that."""
+    size = 1 if int8 else config.element_bytes
     down, right = (size, w_pitch) if transpose else (w_pitch, size)
     ops: list[UnitOp] = [shape_op(m, s0=x_pitch)]
     for j, n0 in enumerate(range(0, n, config.cols)):
         for k0 in range(0, k, config.rows):
             depth, width = min(config.rows, k - k0), min(config.cols, n - n0)
             ops += [
-                UnitOp(Op.LOAD_WEIGHTS, {"pitch": w_pitch, "k": depth, "n": width * size, "transpose": int(transpose)},
-                       a=w + k0 * down + n0 * right),
+                UnitOp(Op.LOAD_WEIGHTS, {"pitch": w_pitch, "k": depth, "n": width * size, "transpose": int(transpose),
+                                          "int8": int(int8)}, a=w + k0 * down + n0 * right),
                 segment_op(0, 0, depth * size),
-                UnitOp(Op.PULSE_ARRAY, a=x + k0 * size, b=acc + j * m, swap=1, accumulate=int(k0 > 0)),
-            ]
+                UnitOp(Op.PULSE_ARRAY, {"int8": int(int8)}, a=x + k0 * size, b=acc + j * m, swap=1,
+                       accumulate=int(k0 > 0)),
+            ]  # fmt: skip
     return ops
 
 

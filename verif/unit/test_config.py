@@ -130,8 +130,9 @@ def test_bf16() -> None:
         ChipConfig(dtype="bf16", rows=513)
     with pytest.raises(ValueError, match="pe_latency must be 1 to 6, not 7"):
         ChipConfig(dtype="bf16", pe_latency=7)
-    with pytest.raises(ValueError, match="dtype must be 'int8' or 'bf16', not 'int8.bf16'"):
-        ChipConfig(dtype="int8+bf16")
+    with pytest.raises(ValueError, match="dtype must be 'int8' or 'bf16' or 'int8.bf16', not 'fp8'"):
+        ChipConfig(dtype="fp8")
+    assert [ChipConfig(dtype=kind).both for kind in ("int8", "bf16", "int8+bf16")] == [False, False, True]
 
 
 @pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(ChipConfig)])

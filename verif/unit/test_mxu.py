@@ -32,18 +32,18 @@ def acc_bytes(cols: int) -> int:
 
 
 @functools.cache
-def verilog(rows: int, cols: int, emission: str, latency: int = 0) -> str:
-    kind = {"dtype": "bf16", "pe_latency": latency} if latency else {}
+def verilog(rows: int, cols: int, emission: str, latency: int = 0, dtype: str = "bf16") -> str:
+    kind = {"dtype": dtype, "pe_latency": latency} if latency else {}
     config = preset("tiny").replace(name="test", rows=rows, cols=cols, acc_bytes=acc_bytes(cols), **kind)
     return verilog_of(Mxu(config, emission=emission), name="mxu")
 
 
-def run(rows: int, cols: int, emission: str, tests, latency: int = 0, **env: str) -> None:
-    """With `latency`, on bf16."""
-    kind = {"DTYPE": "bf16", "PE_LATENCY": str(latency)} if latency else {}
-    name = f"mxu_{rows}x{cols}_{emission}" + f"_l{latency}" * bool(kind)
+def run(rows: int, cols: int, emission: str, tests, latency: int = 0, dtype: str = "bf16", **env: str) -> None:
+    """With `latency`, on bf16 or both types."""
+    kind = {"DTYPE": dtype, "PE_LATENCY": str(latency)} if latency else {}
+    name = f"mxu_{rows}x{cols}_{emission}" + f"_{dtype.replace('+', '_')}_l{latency}" * bool(kind)
     run_verilog(
-        verilog(rows, cols, emission, latency), BENCH, name=name, top="mxu", testcases=tests,
+        verilog(rows, cols, emission, latency, dtype), BENCH, name=name, top="mxu", testcases=tests,
         env={"ROWS": str(rows), "COLS": str(cols), "ACC_BYTES": str(acc_bytes(cols)), **kind, **env})
 
 
@@ -67,6 +67,20 @@ def test_programs_of_bf16(rows: int, cols: int, emission: str, latency: int) -> 
     if rows * latency + cols > 4 * PASSES - 10:
         without.add("passes_without_swap_follow_without_a_bubble")
     run(rows, cols, emission, tuple(test for test in PLAIN + TRANSPOSED if test not in without), latency)
+
+
+#: Of chips of both types only.
+BOTH = ("types_by_turns", "int8_over_the_longest_k")
+
+
+@pytest.mark.parametrize(("rows", "cols", "emission", "latency"), [
+    (4, 5, "loop", 2),
+    pytest.param(8, 8, "loop", 4, marks=pytest.mark.soak),
+    pytest.param(5, 2, "structural", 1, marks=pytest.mark.soak),
+])
+def test_both_types(rows: int, cols: int, emission: str, latency: int) -> None:
+    some = ("random_walks", "short_passes_add_to_the_same_rows") if emission == "structural" else ()
+    run(rows, cols, emission, BOTH + some, latency, "int8+bf16")
 
 
 @pytest.mark.soak

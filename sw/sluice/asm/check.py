@@ -118,6 +118,8 @@ def _check_units(
             seen.add(op)
             if f["transpose"] and f["n"] % 2:
                 report(pc, f"LOAD_WEIGHTS n must be even with transpose, not {f['n']}")
+            if f["transpose"] and f["int8"]:
+                report(pc, "LOAD_WEIGHTS transpose must be 0 with int8")
         elif op is Op.PULSE_ARRAY:
             need(pc, op, Op.LOAD_WEIGHTS, "LOAD_WEIGHTS")
             need(pc, op, Op.FEED_SHAPE, "FEED_SHAPE")

@@ -28,6 +28,7 @@ class WeightTile:
     values: np.ndarray
     k: int
     n: int
+    int8: bool
 
 
 class MatrixUnit(UnitModel):
@@ -85,16 +86,21 @@ class MatrixUnit(UnitModel):
 
     def _read_weights(self, active: Active) -> None:
         f, config = active.uop.fields, self.machine.config
+        int8 = self._int8(active)
         if f["transpose"]:
+            if int8:
+                raise UndefinedError("transpose must be 0 with int8")
             active.data["tile"] = self._read_transposed(active)
             return
+        if int8 and f["n"] > config.cols:
+            raise UndefinedError(f"n must be at most {config.cols} with int8, not {f['n']}")
         rows = self.machine.vmem.read(active.uop.address["vmem"], (f["k"],), (f["pitch"],), f["n"])
-        if not config.is_float:
-            active.data["tile"] = WeightTile(rows.view(np.int8).astype(np.float32), f["k"], f["n"])
+        if int8:
+            active.data["tile"] = WeightTile(rows.view(np.int8).astype(np.float32), f["k"], f["n"], True)
             return
         whole = np.zeros((config.rows, config.col_bytes), np.uint8)
         whole[: f["k"], : f["n"]] = rows
-        active.data["tile"] = WeightTile(whole.view("<u2").astype(np.uint16), f["k"], f["n"] // 2)
+        active.data["tile"] = WeightTile(whole.view("<u2").astype(np.uint16), f["k"], f["n"] // 2, False)
 
     def _read_transposed(self, active: Active) -> WeightTile:
         """A tile whose columns are rows in VMEM."""
@@ -105,7 +111,11 @@ class MatrixUnit(UnitModel):
         rows = self.machine.vmem.read(active.uop.address["vmem"], (columns,), (f["pitch"],), 2 * f["k"])
         whole = np.zeros((config.rows, config.cols), np.uint16)
         whole[: f["k"], :columns] = np.ascontiguousarray(rows).view("<u2").T
-        return WeightTile(whole, f["k"], columns)
+        return WeightTile(whole, f["k"], columns, False)
+
+    def _int8(self, active: Active) -> bool:
+        """Whether the op is about int8."""
+        return not self.machine.config.is_float or bool(active.uop.fields["int8"])
 
     # -- PULSE_ARRAY ---------------------------------------------------------------------------------------------
     def fed(self, active: Active) -> None:
@@ -131,8 +141,15 @@ class MatrixUnit(UnitModel):
     def _multiply(self, active: Active) -> None:
         tile, config = active.data["tile"], self.machine.config
         shape, segments = active.data["shape"], active.data["segments"]
-        rows = feed_rows(self.machine.vmem, active.uop.address["vmem"], shape, segments, config.row_bytes)
-        if config.is_float:
+        int8 = self._int8(active)
+        if tile.int8 != int8:
+            raise UndefinedError(f"is of {'int8' if int8 else 'bf16'}, and the weight tile is not")
+        size = config.rows if int8 else config.row_bytes
+        for index in range(shape["segments"]):
+            if index in segments and segments[index]["hi"] > size:
+                raise UndefinedError(f"segment {index} must end at array row {size}, not {segments[index]['hi']}")
+        rows = feed_rows(self.machine.vmem, active.uop.address["vmem"], shape, segments, size)
+        if not int8:
             activations = rows.view("<u2").astype(np.uint16)
             active.data["sums"] = column_sum(activations, tile.values, rows=config.rows).view(np.int32)
             return
@@ -145,7 +162,7 @@ class MatrixUnit(UnitModel):
         walk = (active.uop.address["acc"], (len(sums),), (1,))
         if active.uop.accumulate:
             row = self.machine.acc.read(*walk)
-            if self.machine.config.is_float:  # the memory holds bit patterns
+            if not self._int8(active):  # the memory holds bit patterns
                 row[...] = fp32_add(row.view(np.uint32), sums.view(np.uint32)).view(np.int32)
             else:
                 row += sums  # int32, wraps
