@@ -273,8 +273,10 @@ def save_text(signals: list[Signal], fst: Path, tables: dict[str, Path], config:
 
 
 def _chip_scope(signals: list[Signal]) -> str:
-    """Path of the chip with its final dot: the outermost module that has the AXI ports."""
+    """Path of the chip with its final dot: the outermost module that has the AXI ports, or, where a memory stands
+    beside the chip in it, the chip there."""
     found = [s.path[: -len("s_axi_awvalid")] for s in signals if s.path.endswith(".s_axi_awvalid")]
+    found = [f for f in found if f.endswith(".chip.")] or found
     # Verilator shows the ports once more in a scope of its own.
     return min((f for f in found if not f.startswith("$")), key=len, default="")
 

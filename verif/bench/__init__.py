@@ -24,6 +24,7 @@ BENCHES = {
     "chip": "matmuls from HBM to HBM on the simulated chip: cycles, utilisation, what bounds them",
     "estimate": "error of the cost model over the recorded programs of all chips",
     "hbm": "the slice controller on DRAM: bandwidth by pattern, latency, waits",
+    "memories": "the same programs on SRAM and on DRAM: cycles, utilisation",
     "generate": "Verilog of the presets: time and bytes, both forms",
     "torus": "8x8 routers and their links: saturation, fairness, latency, goodput",
     "vector": "worst errors of the vector lanes' functions, and the lanes' speed in simulation",

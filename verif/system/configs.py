@@ -31,6 +31,22 @@ FLOAT_CONFIGS: dict[str, ChipConfig] = {
 #: A chip that multiplies both types.
 BOTH_TYPES = ChipConfig(name="tiny-int8-bf16", rows=4, cols=4, dtype="int8+bf16", pe_latency=2)
 
+_LITTLE = ChipConfig(
+    name="little", rows=4, cols=4, vmem_bytes=1 << 15, vmem_banks=8, acc_bytes=4096, feed_ports=2, microcode_words=512,
+    event_ring=16, hbm_bytes=1 << 20,
+)  # fmt: skip
+#: Chips with memory outside, as small as its slices allow: DRAM with check bits on its pins; DRAM with a clock of its
+#: own and refresh of all banks; AXI4 with check bits in memory.
+MEMORY_CONFIGS: dict[str, ChipConfig] = {
+    c.name: c
+    for c in (
+        _LITTLE.replace(name="little-hbm2", memory="hbm2", ecc="sideband", slice_bytes=4096),
+        _LITTLE.replace(name="little-hbm2-clocks", memory="hbm2", ecc="sideband", slice_bytes=4096, memory_clocks=10,
+                        core_clocks=7, dram_refresh="all-bank"),
+        _LITTLE.replace(name="little-axi4", memory="axi4", ecc="inband"),
+    )
+}  # fmt: skip
+
 
 def examples(config: str) -> list[Path]:
     """Programs of examples/asm for a chip."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
@@ -59,11 +59,12 @@ class TrainQueue(wiring.Component):
         m.submodules.queue = queue = SyncFIFOBuffered(width=train_layout.size, depth=WAITING)
         new, behind = Signal(train_layout), data.View(train_layout, queue.r_data)
         end = Signal(ADDR_BITS + 1)
+        above = Signal(signed(ADDR_BITS + 1))  # the sign says it, also where `lo` is a constant 0
         refused = Signal()
         m.d.comb += [
-            end.eq(request.payload.slice + request.payload.count),
+            end.eq(request.payload.slice + request.payload.count), above.eq(request.payload.slice - self.lo),
             refused.eq(
-                (request.payload.count == 0) | (request.payload.slice < self.lo) | (end > self.hi)
+                (request.payload.count == 0) | above[-1] | (end > self.hi)
                 | (end > self._config.hbm_slices)
             ),
             request.ready.eq(queue.w_rdy & answer.ready),

@@ -173,4 +173,3 @@ class TimedDram:
         self._fetches.append(clock + self._config.schedule.column + self._config.timing.wl)
         if not train.left and train.done is not None:
             train.done(self._cycle(clock + self._to_done) + self._crossing)
-

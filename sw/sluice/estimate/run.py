@@ -54,6 +54,8 @@ def estimate(
     """
     if config.is_float:
         raise EstimateError(f"the cost model knows int8 chips, and '{config.name}' multiplies {config.dtype}")
+    if config.ecc == "inband":
+        raise EstimateError(f"the cost model knows no check bits in HBM itself, and '{config.name}' has ECC 'inband'")
     words = program.words if isinstance(program, Program) else list(program)
     engine = Engine(config)
     ld, st, mxu, vpu = TimedLoad(engine), TimedStore(engine), TimedMatrix(engine), TimedVector(engine)

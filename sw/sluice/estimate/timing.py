@@ -112,8 +112,10 @@ class Timing:
         self.config = config
         #: From a load's start to its first line's write into VMEM.
         self.load_fill = self.REQUEST + config.hbm_read_latency + self.BEAT_TO_VMEM
-        if config.ecc != "off":
+        if config.ecc == "sideband":
             self.ANSWER += 1  # the encoder
+        if config.memory == "axi4":
+            self.ANSWER += 1  # bursts are counted
         #: Trains that a load engine has started and not begun to write.
         self.trains = trains_in_flight(config)
         #: From a row's issue to the cycle its sums leave the array.

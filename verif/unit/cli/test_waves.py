@@ -74,6 +74,13 @@ def test_states_are_shown_as_words():
     assert "Tokens" not in text and "Tokens" in GROUPS
 
 
+def test_a_memory_beside_the_chip_is_not_the_chip():
+    ports = [Signal(f"{scope}s_axi_awvalid", 1) for scope in ("$rootio.", "top.", "top.chip.")]
+    signals = [*ports, Signal("top.chip.counters.mxu", 4, "[3:0]")]
+    tables = {"causes": Path("/c"), "opcodes": Path("/o")}
+    assert "+{MXU state} top.chip.counters.mxu[3:0]\n" in save_text(signals, Path("/x.fst"), tables, preset("tiny"))
+
+
 def test_lz4_block():
     # Literals; a match that overlaps itself; long lengths.
     assert lz4_block(b"\x50hello", 5) == b"hello"

@@ -78,6 +78,31 @@ def test_a_slower_memory_takes_longer() -> None:
     assert part - whole == pytest.approx(800 * 4 / 3 - 800, abs=2)
 
 
+def test_dram() -> None:
+    """One train waits for the schedule once; reads and writes pay for their turn; the rate is that of the channel."""
+    config = preset("tiny-hbm2").replace(ecc="off")
+    shape = "dma_shape unit={0} row_bytes={1} rows=1\n"
+    load, store = "hbm_read_slice hbm=r0 vmem=r0 count={}\n", "hbm_write_slice hbm=r1 vmem=r0 count={}\n"
+
+    def cycles(text: str, config: ChipConfig = config) -> int:
+        return estimate(assemble(text + "halt\n", config), config).cycles
+
+    def loads(n: int, config: ChipConfig = config) -> int:
+        return cycles(shape.format("ld", 4096 * n) + load.format(n), config)
+
+    # As measured on the chip after power-on (`verif/system/baselines` has whole programs).
+    assert (loads(1), loads(4)) == (179, 563)
+    assert [cycles(shape.format("st", 4096 * n) + store.format(n)) for n in (1, 4)] == [305, 689]
+    both = cycles(shape.format("ld", 4096) + shape.format("st", 4096) + load.format(1) + store.format(1))
+    assert both == 434
+    sideband = config.replace(ecc="sideband")
+    assert loads(1, sideband) == 181
+    slow = config.replace(memory_clocks=1, core_clocks=2)
+    assert loads(4, slow) - loads(1, slow) == pytest.approx(3 * 256, abs=2)
+    with pytest.raises(EstimateError, match="knows no check bits in HBM itself, and 'axi' has ECC 'inband'"):
+        cycles("", ChipConfig(name="axi", memory="axi4", ecc="inband"))
+
+
 def test_parameters_give_loop_counts() -> None:
     config = preset("tiny")
     program = assemble("loop 0 count=p2 {\naddr r0 base=1\n}\nhalt\n", config)
