@@ -156,7 +156,7 @@ class _Body:
         return self.operands.pulse(around, swap=swap, swap_first=mask)
 
     def _loop(self, around: list[Loop]) -> Block:
-        rng = self.rng
+        rng, make = self.rng, self.operands
         lowest = around[-1].level + 1 if around else 0
         together = 1
         for loop in around:
@@ -169,6 +169,9 @@ class _Body:
         param = rng.choice(fitting) if fitting and rng.random() < 0.5 else None
         loop = Loop(level, count, [], param)
         inside = [*around, loop]
+        before: Block = []
+        if self.tile and isinstance(make, FloatOperands) and make.next_int8 != make.int8:
+            before.append(self._pulse(around, swap=True))  # all of a loop is of one type
         tile_at_entry, tile, parameters = self.tile, self.tile, self.parameters
         if count and tile and rng.random() < 0.5:  # only the first iteration swaps it in
             loop.body.append(self.operands.pulse(inside, swap=True, swap_first=1 << level))
@@ -177,13 +180,13 @@ class _Body:
         self.parameters = True
         ops = rng.randint(1, 6)
         while ops > 0:
-            before = self.budget
+            budget = self.budget
             loop.body += self._item(inside)
-            ops -= before - self.budget
+            ops -= budget - self.budget
         if self.tile and not tile:
             loop.body.append(self._pulse(inside, swap=True))
         elif tile and not self.tile:
             loop.body.append(self.operands.weights(inside))
         self.tile = tile if count else tile_at_entry
         self.parameters |= parameters
-        return [loop]
+        return [*before, loop]

@@ -144,6 +144,11 @@ class Operands:
         return Node(op, {"count": count}, at, [(Op.DMA_SHAPE, shape)])
 
     # -- array ---------------------------------------------------------------------------------------------------
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row of activations."""
+        return self.config.row_bytes
+
     def weights(self, around: list[Loop]) -> Node:
         rng, config = self.rng, self.config
         k = rng.choice([config.rows, rng.randint(1, config.rows)])
@@ -174,7 +179,7 @@ class Operands:
 
     def _segments(self) -> list[tuple[int, int]]:
         """Array rows (bytes) of the segments: apart from each other, in any order, perhaps with gaps."""
-        rng, rows = self.rng, self.config.row_bytes
+        rng, rows = self.rng, self.row_bytes
         number = rng.randint(1, min(self.config.feed_ports, (rows + 1) // 2))
         cuts = sorted(rng.sample(range(rows + 1), 2 * number)) if 2 * number <= rows + 1 else [0, rows]
         if rng.random() < 0.5:  # without gaps
@@ -214,7 +219,7 @@ class Operands:
         """Taps of a convolution: lines of an image of which the padding is read from nowhere."""
         rng, config = self.rng, self.config
         window = rng.choice(self.arena.data)
-        channels = rng.randint(1, min(5, config.row_bytes))
+        channels = rng.randint(1, min(5, self.row_bytes))
         width, height = rng.randint(1, 7), rng.randint(1, 6)
         while width * height * channels > window.size:
             width, height = max(1, width - 1), max(1, height - 1)
@@ -228,8 +233,8 @@ class Operands:
             n0, n1, n2 = max(1, n0 - 1), max(1, n1 - 1), max(1, n2 - 1)
         setups: list[Setup] = []
         at = 0
-        for index in range(rng.randint(1, min(config.feed_ports, config.row_bytes))):
-            left = config.row_bytes - at
+        for index in range(rng.randint(1, min(config.feed_ports, self.row_bytes))):
+            left = self.row_bytes - at
             if not left:
                 break
             run = rng.randint(1, left)

@@ -28,6 +28,8 @@ class FloatOperands(Operands):
 
     #: The pass before, when its streams may be used again as they are.
     _last: Node | None = None
+    #: Whether the tile in the array, and the one that was loaded last, are of int8 (on chips of int8+bf16).
+    int8 = next_int8 = False
 
     def first_vectors(self) -> Block:
         return [self.vector([])]
@@ -51,9 +53,30 @@ class FloatOperands(Operands):
         return node
 
     # -- array ---------------------------------------------------------------------------------------------------
+    @property
+    def row_bytes(self) -> int:
+        return self.config.rows if self.int8 else self.config.row_bytes
+
+    def pulse(self, around: list[Loop], *, swap: bool, swap_first: int = 0) -> Node:
+        if swap:
+            self.int8 = self.next_int8
+        node = super().pulse(around, swap=swap, swap_first=swap_first)
+        return self._of_type(node)
+
+    def _of_type(self, node: Node) -> Node:
+        if self.int8 if node.op is Op.PULSE_ARRAY else self.next_int8:
+            node.fields["int8"] = 1
+        return node
+
     def weights(self, around: list[Loop]) -> Node:
-        if self.rng.random() < 0.6:
-            return super().weights(around)
+        """A tile; of the other type outside of loops only, where what is in the array is known."""
+        if self.config.both:
+            self.next_int8 = self.int8 if around else self.rng.random() < 0.5
+        if self.next_int8 or self.rng.random() < 0.6:
+            node = self._of_type(super().weights(around))
+            if self.next_int8:
+                node.fields["n"] = min(node.fields["n"], self.config.cols)
+            return node
         rng, config = self.rng, self.config
         k = rng.choice([config.rows, rng.randint(1, config.rows)])
         columns = rng.choice([config.cols, rng.randint(1, config.cols)])

@@ -19,6 +19,9 @@ RANDOM_CONFIGS: dict[str, ChipConfig] = {
                       event_ring=16, ecc="sideband"),
 }
 
+#: A chip that multiplies both types.
+BOTH_TYPES = ChipConfig(name="tiny-int8-bf16", rows=4, cols=4, dtype="int8+bf16", pe_latency=2)
+
 #: Chips of bf16 with random programs of their own.
 FLOAT_CONFIGS: dict[str, ChipConfig] = {
     "tiny-bf16": ChipConfig(name="tiny-bf16", dtype="bf16", pe_latency=4),
@@ -26,10 +29,8 @@ FLOAT_CONFIGS: dict[str, ChipConfig] = {
                            hbm_bytes=128 * 2000, slice_bytes=128, vmem_bytes=12 * 16 * 53, vmem_banks=12,
                            acc_bytes=2 * 4 * 5 * 75, feed_ports=3, microcode_words=900, ld_queue=2, st_queue=3,
                            mxu_queue=5, vpu_queue=2, token_max=40, event_ring=16),
+    BOTH_TYPES.name: BOTH_TYPES,
 }
-
-#: A chip that multiplies both types.
-BOTH_TYPES = ChipConfig(name="tiny-int8-bf16", rows=4, cols=4, dtype="int8+bf16", pe_latency=2)
 
 _LITTLE = ChipConfig(
     name="little", rows=4, cols=4, vmem_bytes=1 << 15, vmem_banks=8, acc_bytes=4096, feed_ports=2, microcode_words=512,
