@@ -123,6 +123,8 @@ def _odd(rng: np.random.Generator) -> Iterator[Case]:
         Matmul("p", "a", "b"), Matmul("t", "a", "bt", transposed=True),
         Pass("p", first=Alu(AluOp.SUB, "t"), dst="y"),
         Pass("p", dst="h", bf16=True), Matmul("s", "h", "h", transposed=True),
+        Matmul("u", Part("a", 0, 13), Part("bt", 0, 13), transposed=True),
+        Matmul("u", Part("a", 13, 20), Part("bt", 13, 20), transposed=True, add=True),
     ]  # fmt: skip
     given = {"a": a, "b": b, "bt": np.ascontiguousarray(b.T)}
-    yield Case("matmuls", steps, given, ("a", "b", "bt"), ("p", "t", "y", "s"))
+    yield Case("matmuls", steps, given, ("a", "b", "bt"), ("p", "t", "y", "s", "u"))

@@ -144,7 +144,8 @@ def encoder_layer(src: str, dst: str, *, weights: str, sequence: int, hidden: in
 
     Steps are cut and ordered so that the array and the vector unit work at one time: softmax goes over several heads,
     whose scores are the rows of one tensor, while the array multiplies for the heads before and behind; what ``up``
-    gives is taken in four pieces. A causal mask begins anew with each head: then softmax goes over one.
+    gives is taken in four pieces, and ``down`` adds what each brings. A causal mask begins anew with each head: then
+    softmax goes over one.
 
     Parameters
     ----------
@@ -155,8 +156,8 @@ def encoder_layer(src: str, dst: str, *, weights: str, sequence: int, hidden: in
     weights
         Prefix of the tensors' names in :data:`ENCODER_WEIGHTS`.
     lanes
-        Of the vector unit that it is for. If they divide ``sequence``, softmax's division is left to the pass that
-        takes a head's result, which can then find the head's divisors.
+        Of the vector unit that it is for, and rows of the array. If they divide ``sequence``, softmax's division is
+        left to the pass that takes a head's result, which can then find the head's divisors.
 
     Raises
     ------
@@ -167,31 +168,41 @@ def encoder_layer(src: str, dst: str, *, weights: str, sequence: int, hidden: in
         raise ValueError(f"heads must divide hidden: {heads} does not divide {hidden}")
     late = lanes is not None and sequence % lanes == 0
     layer = _Layer(dst, weights, sequence, hidden, hidden // heads, eps, late)
-    normed, context, middle, attend = (f"{dst}.{name}" for name in ("normed", "context", "middle", "attend"))
+    names = ("normed", "context", "middle", "attend", "last")
+    normed, context, middle, attend, last = (f"{dst}.{name}" for name in names)
     step = 1 if causal else max(1, min(heads, _SOFTMAX_ROWS // sequence))
     groups = [range(first, min(first + step, heads)) for first in range(0, heads, step)]
     mask = Mask(1, 1) if causal else None
 
-    program = [*layer.projection(src, "query"), *layer.projection(src, "key"), *layer.scores(groups[0])]
-    values, value_bias = layer.projection(src, "value")
-    program += [values, Space(context, sequence, hidden)]
+    # The share of ``mix`` that belongs to a group of heads is added when it is there, if it is whole tiles of K.
+    by_groups = lanes is not None and all(len(group) * layer.size % lanes == 0 for group in groups)
+    mixes = [slice(g.start * layer.size, g.stop * layer.size) for g in groups] if by_groups else [slice(0, hidden)]
+
+    program: list[Step] = [Space(context, sequence, hidden), Space(middle, sequence, 4 * hidden)]
+    for name in ("query", "key", "value"):
+        program += layer.projection(src, name)
+    for group in groups:
+        program += layer.scores(group)
     for number, group in enumerate(groups):
-        if number + 1 < len(groups):
-            program += layer.scores(groups[number + 1])
-        if number:
-            program += layer.mixed(groups[number - 1])
         program += layer.shares(group, mask)
-        program += layer.gathered(groups[number - 1]) if number else [value_bias]
-    program += [*layer.mixed(groups[-1]), *layer.gathered(groups[-1])]
-    program += [Matmul(attend, context, f"{weights}mix", transposed=True), *layer.closing(attend, "mix", src, normed)]
-    program.append(Space(middle, sequence, 4 * hidden))
-    for at in range(0, 4 * hidden, hidden):
-        piece, rows = f"{middle}{at}", Part(f"{weights}up", 0, hidden, rows=(at, at + hidden))
-        bias = Part(Row(f"{weights}up.bias"), at, at + hidden)
-        program.append(Matmul(piece, normed, rows, transposed=True))
-        program += gelu(piece, Part(middle, at, at + hidden), bias=bias, bf16=True)
-    program.append(Matmul(f"{dst}.last", middle, f"{weights}down", transposed=True))
-    return [*program, *layer.closing(f"{dst}.last", "down", normed, dst)]
+        if number:
+            program += layer.gathered(groups[number - 1])
+        program += layer.mixed(group)
+        if number and by_groups:
+            program.append(layer.product(attend, context, "mix", mixes[number - 1]))
+    program += [*layer.gathered(groups[-1]), layer.product(attend, context, "mix", mixes[-1])]
+    program += layer.closing(attend, "mix", src, normed)
+
+    pieces = [slice(at, at + hidden) for at in range(0, 4 * hidden, hidden)]
+    for number, piece in enumerate(pieces):
+        name, rows = f"{middle}{number}", Part(f"{weights}up", 0, hidden, rows=(piece.start, piece.stop))
+        program.append(Matmul(name, normed, rows, transposed=True))
+        bias = Part(Row(f"{weights}up.bias"), piece.start, piece.stop)
+        program += gelu(name, Part(middle, piece.start, piece.stop), bias=bias, bf16=True)
+        if number:
+            program.append(layer.product(last, middle, "down", pieces[number - 1]))
+    program.append(layer.product(last, middle, "down", pieces[-1]))
+    return program + layer.closing(last, "down", normed, dst)
 
 
 #: Rows of the scores that one softmax takes: few enough to overlap, enough to hide what a pass costs to begin.
@@ -221,6 +232,11 @@ class _Layer:
         out, weights = f"{self.dst}.{name}", f"{self.weights}{name}"
         bias = Alu(AluOp.ADD, Row(f"{weights}.bias"))
         return Matmul(out, src, weights, transposed=True), Pass(out, first=bias, dst=out, bf16=True)
+
+    def product(self, dst: str, src: str, name: str, part: slice) -> Matmul:
+        """A part of K of ``src @ weights.T``: written, or added to what the parts before gave."""
+        rows, start, stop = f"{self.weights}{name}", part.start, part.stop
+        return Matmul(dst, Part(src, start, stop), Part(rows, start, stop), transposed=True, add=start > 0)
 
     def scores(self, group: range) -> list[Step]:
         steps: list[Step] = [Space(f"{self.dst}.scores{group.start}", len(group) * self.sequence, self.sequence)]

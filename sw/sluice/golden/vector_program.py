@@ -20,7 +20,7 @@ import numpy as np
 
 from sluice.golden.functions import Function, apply
 from sluice.golden.numerics_bf16 import matmul_bf16
-from sluice.golden.numerics_float import fp32_bits
+from sluice.golden.numerics_float import fp32_bits, fp32_from_bits
 from sluice.golden.vector_ops import AluOp, Reduction, alu, as_bits, reduce_rows
 
 __all__ = [
@@ -111,13 +111,15 @@ class Pass:
 class Matmul:
     """``dst = a @ b`` (or ``a @ b.T``) on the array: bf16 operands (fp32 patterns that are bf16), fp32 result.
 
-    A part as ``dst`` must have been made by a :class:`Space`.
+    A part as ``dst`` must have been made by a :class:`Space`. With ``add`` the sums of the tiles of K are added to what
+    is in ``dst``, one after the other: K cut at a multiple of the array's rows gives the bits of one matmul.
     """
 
     dst: str | Part
     a: str | Part
     b: str | Part
     transposed: bool = False
+    add: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,8 @@ def run(program: Sequence[Step], memory: MutableMapping[str, np.ndarray], *, lan
                 memory[step.dst] = np.zeros((step.rows, step.cols), np.uint32)
             elif isinstance(step, Matmul):
                 a, b = _bf16(_tensor(memory, step.a)), _bf16(_tensor(memory, step.b))
-                result = fp32_bits(matmul_bf16(a, b.T if step.transposed else b, rows=rows))
+                held = fp32_from_bits(_tensor(memory, step.dst)) if step.add else None
+                result = fp32_bits(matmul_bf16(a, b.T if step.transposed else b, rows=rows, acc=held))
                 _put(memory, step.dst, result)
             else:
                 _pass(step, memory, lanes)

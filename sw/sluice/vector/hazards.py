@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sluice_hw.isa import Unit
 
@@ -10,8 +11,23 @@ from .nodes import Loop, Word
 
 __all__ = ["Access", "Hazards", "Span"]
 
-#: Memory, first, one past the last.
-Span = tuple[str, int, int]
+class Span(NamedTuple):
+    """Part of a memory, from ``lo`` up to ``hi``; of each ``pitch`` only the first ``width``, where there is one."""
+
+    memory: str
+    lo: int
+    hi: int
+    pitch: int = 0
+    width: int = 0
+
+    def meets(self, other: Span) -> bool:
+        """Whether they share a place (of two pitches: may)."""
+        if self.memory != other.memory or self.lo >= other.hi or other.lo >= self.hi:
+            return False
+        if not self.pitch or self.pitch != other.pitch:
+            return True
+        ahead = (other.lo - self.lo) % self.pitch
+        return ahead < self.width or ahead + other.width > self.pitch
 
 
 @dataclass
@@ -35,7 +51,7 @@ class Access:
 
 
 def _meet(a: list[Span], b: list[Span]) -> bool:
-    return any(m == n and lo < top and low < hi for m, lo, hi in a for n, low, top in b)
+    return any(one.meets(other) for one in a for other in b)
 
 
 class Hazards:

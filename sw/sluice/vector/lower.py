@@ -60,8 +60,10 @@ def lower(analysis: Analysis, config: ChipConfig) -> Lowered:
     CompileError
         Naming step and tensor: something does not fit, or the chip cannot do it.
     """
-    # What is loaded early takes room, and so do places apart from each other.
-    for early, rotate in ((config.ld_queue, True), (0, True), (0, False)):
+    # Two words a load: as many early ones as do not hold up the sequencer. They take room, and so do places that are
+    # apart from each other.
+    most = max(2, config.ld_queue // 2 - 1)
+    for early, rotate in ((most, True), (0, True), (0, False)):
         work = _Lowering(analysis, config, early, rotate)
         try:
             work.run()
@@ -203,7 +205,7 @@ class _Lowering:
         if bound.dst.step != 1 or not bound.dst.aligned(self.lanes):
             raise Unsupported(f"a matmul writes whole rows of accumulators: not this part of {bound.dst.value!r}")
         a, b = (Place(view, self._home(view.value, VMEM, where), self.lanes) for view in (bound.a, bound.b))
-        if bound.dst.value not in self.placer.homes:
+        if not self.placer.homes.get(bound.dst.value):
             self._new(bound.dst.value, ACC, where, self.last_product)
         home = self._home(bound.dst.value, ACC, where)
         if VMEM in self.placer.homes[bound.dst.value]:
@@ -245,7 +247,7 @@ class _Lowering:
             load = Word(Op.LOAD_WEIGHTS, Unit.MXU, {"pitch": pitch, "k": k, "n": 2 * n, "transpose": int(turned)},
                         {"vmem": weights})  # fmt: skip
             pulse = Word(Op.PULSE_ARRAY, Unit.MXU, {"swap": 1, "acc_mode": mode}, {"vmem": acts, "acc": sums},
-                         (shape, segment), acc_first=(k_loop,) if k_loop is not None else ())  # fmt: skip
+                         (shape, segment), acc_first=(k_loop,) if mode is AccMode.FIRST else ())  # fmt: skip
             loads.append((load, frozenset(around)))
             pulses.append((pulse, frozenset(around)))
             return [load, pulse]
@@ -258,10 +260,11 @@ class _Lowering:
             for at_k, times, k in _runs(depth, rows):
                 if times > 1:
                     k_loop = Loop(times)
-                    k_loop.body = tile(k, n, (*around, k_loop), at_k, at_n, AccMode.FIRST, k_loop=k_loop, n_loop=n_loop)
+                    mode = AccMode.ACCUMULATE if bound.step.add else AccMode.FIRST
+                    k_loop.body = tile(k, n, (*around, k_loop), at_k, at_n, mode, k_loop=k_loop, n_loop=n_loop)
                     body.append(k_loop)
                 else:
-                    mode = AccMode.ACCUMULATE if at_k else AccMode.OVERWRITE
+                    mode = AccMode.ACCUMULATE if at_k or bound.step.add else AccMode.OVERWRITE
                     body += tile(k, n, around, at_k, at_n, mode, n_loop=n_loop)
             if n_loop is not None:
                 n_loop.body = body
@@ -348,7 +351,7 @@ def _overlap(a: View, b: View) -> bool:
 
 
 def _span(home: Home) -> Span:
-    return home.memory, home.addr, home.addr + home.size
+    return Span(home.memory, home.addr, home.addr + home.size)
 
 
 def _runs(total: int, step: int) -> list[tuple[int, int, int]]:

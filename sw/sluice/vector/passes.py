@@ -47,13 +47,15 @@ class Place:
 
     @property
     def spans(self) -> list[Span]:
-        """What is touched; of VMEM from the first byte to the last."""
+        """What is touched."""
         view, home, at = self.view, self.home, self.address
         far = (view.rows - 1) * home.row_step * view.step
         if home.memory == ACC:
             blocks = ceil_div(view.cols, self.lanes)
-            return [(ACC, at + j * home.block_step, at + j * home.block_step + far + 1) for j in range(blocks)]
-        return [(home.memory, at, at + far + view.cols * (home.block_step // self.lanes))]
+            starts = [at + j * home.block_step for j in range(blocks)]
+            return [Span(ACC, start, start + far + 1) for start in starts]
+        width = view.cols * (home.block_step // self.lanes)
+        return [Span(home.memory, at, at + far + width, home.row_step, width)]
 
     def setup(self, stream: Stream) -> Setup:
         """Its PASS_STREAM."""

@@ -208,7 +208,9 @@ class _Names:
         depth, width = (b.cols, b.rows) if step.transposed else (b.rows, b.cols)
         if a.cols != depth:
             raise ValueError(f"rows of a have {a.cols} values, and b has {depth} for them")
-        dst = self._make(step.dst, a.rows, width, False, False, "matmul")
+        if step.add:
+            self.read(self._view(step.dst))
+        dst = self._make(step.dst, a.rows, width, False, False, "matmul", inside=step.add)
         dst.value.needs.add(ACC)
         self._partners(a, b, dst)
         return BoundMatmul(self.number, step, a, b, dst)
@@ -294,8 +296,10 @@ class _Names:
         value = self.now[name]
         return View(value, 0, value.rows, 0, value.cols)
 
-    def _make(self, dst: str | Part, rows: int, cols: int, vector: bool, bf16: bool, origin: str) -> View:
-        if isinstance(dst, str):
+    def _make(self, dst: str | Part, rows: int, cols: int, vector: bool, bf16: bool, origin: str, *,
+              inside: bool = False) -> View:  # fmt: skip
+        """What a step writes: a new value, or (a part, or ``inside``) a view of one that is there."""
+        if isinstance(dst, str) and not inside:
             value = self.now[dst] = Value(dst, rows, cols, vector, bf16, origin, self.number, self.number)
             return View(value, 0, rows, 0, cols)
         view = self._view(dst)
@@ -308,7 +312,7 @@ class _Names:
             else:
                 raise ValueError(f"{value!r} is bf16, and what is written into it is not")
         if value.covered is None:
-            value.covered = np.zeros((value.rows, value.cols), bool)
+            value.covered = np.full((value.rows, value.cols), value.origin != "input")
         _of(value.covered, view)[...] = True
         if value.first < 0:
             value.first = self.number

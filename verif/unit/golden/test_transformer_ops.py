@@ -207,6 +207,22 @@ def test_attention(queries, keys, causal, seed):
         assert not got[~keep].any() and (np.abs(got.sum(axis=1) - 1) < 2.0**-8).all()
 
 
+def test_matmul_in_parts_of_k(seed):
+    """Parts of whole tiles give the bits of one matmul; others may not, and are as near."""
+    rng = np.random.default_rng(seed)
+    memory = {"a": to_bf16(rows_of(rng, 5, 40)), "b": to_bf16(rows_of(rng, 9, 40))}
+    program = [Matmul("whole", "a", "b", transposed=True)]
+    for name, cuts in (("even", (0, 16, 32, 40)), ("odd", (0, 7, 40))):
+        for start, stop in zip(cuts, cuts[1:], strict=False):
+            a, b = Part("a", start, stop), Part("b", start, stop)
+            program.append(Matmul(name, a, b, transposed=True, add=start > 0))
+    run(program, memory, lanes=4, rows=16)
+    assert np.array_equal(memory["even"], memory["whole"])
+    assert np.allclose(value(memory, "odd"), value(memory, "whole"), rtol=0, atol=40 * U * 100)
+    with pytest.raises(ValueError, match="there is no tensor 'z'"):
+        run([Matmul("z", "a", "b", transposed=True, add=True)], memory, lanes=4)
+
+
 def test_a_query_that_sees_nothing_gives_zeros():
     ones = np.ones((3, 4), np.float32)
     memory = {"q": ones, "k": ones, "v": ones}

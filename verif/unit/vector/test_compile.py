@@ -52,9 +52,9 @@ def test_a_layer_is_short(sequence, seed):
     """Heads and tiles (132 of them) are loops, and setup is written where it changes."""
     rng = np.random.default_rng(seed)
     program = encoder_case(rows_of(rng, sequence, 384, 1.0), layer_weights(rng, 384), 12).compile(preset("v2")).program
-    assert len(program) <= 480
+    assert len(program) <= 560
     ops = [isa.decode(word)[0] for word in program.words]
-    assert ops.count(Op.FEED_SEGMENT) <= 10 and ops.count(Op.PULSE_ARRAY) <= 15
+    assert ops.count(Op.FEED_SEGMENT) <= 10 and ops.count(Op.PULSE_ARRAY) <= 18
 
 
 def refused(steps, tensors, message, kind=Unsupported, config=TINY, **more):
