@@ -70,6 +70,6 @@ def build_driven(
     """
     counts = counted and covering()
     return build_shared(
-        name, verilog, top, _COUNTED + driver if counts else driver, opt=opt, coverage=counts,
-        verilator_args=verilator_args,
+        name, verilog, top, _COUNTED + driver if counts else driver, coverage=counts, verilator_args=verilator_args,
+        opt="-O1" if counts else opt,  # compiling takes the most time then
     )  # fmt: skip

@@ -497,6 +497,17 @@ async def watchdog(dut):
         expected = {"unit": 2, "cause": isa.Cause.TOKEN_LD, "seq": isa.Cause.IDLE, **states}
         assert info == {k: int(v) for k, v in expected.items()}, info
         await bench.reset()
+    # It names the first unit that waits for a token, whichever that is; without one, the first that does not idle.
+    for unit in range(4):
+        for i in range(4):
+            getattr(dut, f"unit_state__{i}").value = int(isa.Cause.TOKEN_LD if i >= unit else isa.Cause.IDLE)
+        dut.watchdog.value = 64
+        await bench.start()
+        await bench.cycles(100)
+        assert int(dut.error.value) == 1 and bench.fault()["unit"] == unit
+        await bench.reset()
+    for i, state in enumerate(states.values()):
+        getattr(dut, f"unit_state__{i}").value = int(state)
     # 0 switches it off; a halted program is not hung.
     dut.watchdog.value = 0
     await bench.start()

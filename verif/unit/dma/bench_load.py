@@ -214,6 +214,7 @@ async def states(dut):
         dut, "states", take=itertools.chain([True] * 20), beat=itertools.chain([True] * 60),
         line=itertools.chain([True] * 150),
     )  # fmt: skip
+    bench.engine.missing = isa.Unit.MXU
     bench.send(Rows(0, 1, SLICE, SLICE, 1), 0, wait=VPU | MXU | 1)
     await bench.finish()
     causes = [cause for cause, _ in itertools.groupby(bench.engine.states)]

@@ -49,8 +49,8 @@ class Engine:
         self.ops = StreamDriver(dut, f"{port}__op", shape=op_layout(), pauses=op_pauses)
         self.op_monitor = StreamMonitor(dut, f"{port}__op")
         self.takes = StreamSink(dut, f"{port}__take", pauses=take_pauses)
-        # Whose token is missing while ``take`` is not ready: what a test says here.
-        getattr(dut, f"{port}__missing").value = 1 << isa.Unit.MXU
+        #: Whose token is missing while ``take`` is not ready; None: another unit's each cycle.
+        self.missing: isa.Unit | None = None
         self.started: list[tuple[int, int]] = []
         self.finished: list[tuple[int, int]] = []
         self.given: list[tuple[int, int]] = []
@@ -67,10 +67,16 @@ class Engine:
 
     async def _watch(self) -> None:
         allowed = isa.UNIT_CAUSES[self.unit.name.lower()]
+        others = [unit for unit in isa.Unit if unit != self.unit]
+        missing = None
         while True:
             await RisingEdge(self.dut.clk)
             state = isa.Cause(self._signal("state"))
             assert state in allowed, f"{state!r} is none of {allowed}"
+            if state.name.startswith("TOKEN_"):
+                assert state is isa.Cause[f"TOKEN_{missing.name}"], f"{state!r}, but a token of {missing!r} is missing"
+            missing = others[self.cycle % len(others)] if self.missing is None else self.missing
+            getattr(self.dut, f"{self.port}__missing").value = 1 << missing
             self.states.append(state)
             if self._signal("started"):
                 self.started.append((self.cycle, self._signal("started_pc")))

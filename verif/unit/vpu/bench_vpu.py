@@ -54,8 +54,11 @@ class Bench:
             for name in (*ports, "result"):
                 getattr(dut, f"{name}__req__ready").value = int(self.rng.random() >= self.refuse)
             dut.unit__take__ready.value = int(self.rng.random() >= self.refuse)
-            dut.unit__missing.value = 1 << isa.Unit.MXU
+            missing = self.rng.choice([isa.Unit.LD, isa.Unit.ST, isa.Unit.MXU])
+            dut.unit__missing.value = 1 << missing
             await ReadOnly()
+            state = isa.Cause(int(dut.unit__state.value))
+            assert not state.name.startswith("TOKEN_") or state.name == f"TOKEN_{missing.name}", (state, missing)
             responses = {}
             for name in ports:
                 req = None
@@ -282,6 +285,42 @@ async def one_row_a_cycle(dut) -> None:
                 assert len(bench.states) - begin < 500, f"VECTOR did not finish: {kind}, {bench.states[-5:]}"
             cycles.append(len(bench.states) - begin)
         assert cycles[1] - cycles[0] == 16, f"{kind}: {cycles}"
+
+
+@cocotb.test()
+async def parameters_are_complete_as_a_pass_ends(dut) -> None:
+    """In the cycles around the end, the same one too: both ops finish and give their tokens, once."""
+    bench = await start(dut, refuse=0.0, stream="ends")
+    v = plain(n2=24)
+    for op in (Op.VECTOR_SHAPE, Op.VECTOR_MODE):
+        await bench.op(op, encode_fields(op, v))
+
+    async def ends(*ops: tuple[Op, int], delay: int = 0) -> dict[int, int]:
+        """Cycle in which each op finishes, from when the first is offered; the second follows after a while."""
+        begin, first = len(bench.states), bench.pc + 1
+        bench.finished.clear()
+        bench.given.clear()
+        at: dict[int, int] = {}
+        for number, (op, signal) in enumerate(ops):
+            while number and len(bench.states) - begin < delay:
+                await RisingEdge(dut.clk)
+            await bench.op(op, {}, signal=signal)
+        while len(bench.states) - begin < 200:
+            await RisingEdge(dut.clk)
+            for pc in bench.finished:
+                at.setdefault(pc, len(bench.states) - begin)
+        assert bench.finished == sorted(at, key=at.get) and set(at) == set(range(first, first + len(ops)))
+        assert sorted(bench.given) == sorted(signal for _, signal in ops)
+        return at
+
+    vector, load = (Op.VECTOR, 1 << Unit.MXU), (Op.LOAD_PARAMS, 1 << Unit.ST)
+    alone = [list((await ends(op)).values())[0] for op in (vector, load)]
+    apart = []
+    for delay in range(alone[0] - alone[1] - 3, alone[0] - alone[1] + 5):
+        _, (one, two) = zip(*sorted((await ends(vector, load, delay=delay)).items()), strict=True)
+        apart.append(two - one)
+    # The tokens of the one that came second wait for the next cycle.
+    assert -1 in apart and 0 not in apart and apart.count(1) == 2, apart
 
 
 @cocotb.test()
