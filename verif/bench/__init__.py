@@ -27,7 +27,7 @@ BENCHES = {
     "memories": "the same programs on SRAM and on DRAM: cycles, utilisation",
     "generate": "Verilog of the presets: time and bytes, both forms",
     "torus": "8x8 routers and their links: saturation, fairness, latency, goodput",
-    "vector": "worst errors of the vector lanes' functions, and the lanes' speed in simulation",
+    "vector": "floating point of the vector unit: worst errors, rows per cycle, programs and layers on the chip",
 }
 
 
@@ -70,5 +70,6 @@ def main(names: Sequence[str]) -> int:
         for line in module.summary(rows) if hasattr(module, "summary") else ():
             print(line, flush=True)
         print(f"-> {path}", flush=True)
-        failed += sum(row.get("mismatches", 0) for row in rows)
+        listed = [row for value in document.values() if isinstance(value, list) for row in value]
+        failed += sum(row.get("mismatches", 0) for row in listed if isinstance(row, dict))
     return 1 if failed else 0

@@ -3,8 +3,11 @@
 ``ulp``: by function, over all bf16 inputs (results in bf16) and over 1,000,000 fp32 inputs (results in fp32), golden
 against float64, counted as ``docs/functions.md`` says; the hardware gives the same bits, which the tests check.
 
-``lanes``: rows of 128 lanes in loop form, by themselves (they are not in the chip yet), in simulation: rows per cycle
-behind the latency, and rows per second of CPU time of the one thread that simulates.
+``lanes``: rows of 128 lanes in loop form, by themselves, in simulation: rows per cycle behind the latency, and rows per
+second of CPU time of the one thread that simulates.
+
+``rows_per_cycle``, ``programs``, ``transformer_layer``, ``simulation``: in the whole chip of preset `v2`, see
+:mod:`.vector_chip`; its model takes minutes to build.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from sluice.golden.functions import Function
 from sluice_hw.vector_ops import AluOp
 from sluice_hw.vpu.alu import AluLane
 from sluice_hw.vpu.function import FunctionLane
+from verif.bench import table, vector_chip
 from verif.models.lanes import LaneRow
 
 __all__ = ["TARGETS", "run", "summary"]
@@ -47,7 +51,12 @@ def run() -> dict[str, Any]:
             "bf16_at": f"0x{half.at >> 16:04X}", "fp32_at": f"0x{single.at:08X}",
         })  # fmt: skip
     ulp = {row["function"]: {"bf16": row["bf16"], "fp32": row["fp32"]} for row in rows}
-    return {"ulp": ulp, "lanes": [row for cell in CELLS for row in _speed(cell)], "rows": rows}
+    lanes = [row for cell in CELLS for row in _speed(cell)]
+    chip = vector_chip.run()
+    for name in ("rows_per_cycle", "programs", "transformer_layer"):
+        print(f"{name}:\n{table(chip[name])}", flush=True)
+    print(f"simulation: {chip['simulation']}", flush=True)
+    return {"ulp": ulp, "lanes": lanes, **chip, "rows": rows}
 
 
 def _speed(cell: type) -> list[dict[str, Any]]:
