@@ -5,9 +5,10 @@ rules of :mod:`sluice_hw.pe` (whole tiles, row 0 marked, no swap before a tile h
 swap) and the n-th swap finds the n-th tile. ``test_column.py``: under these rules a column uses exactly the tile of the
 last swap.
 
-Bounds: the array's side of the loader (behind its FIFO, whose order ``test_fifo.py`` checks) with tiles of 2 and 3
-rows, unbounded, by induction. The whole loader with a VMEM that refuses at will, in front of a column of 2
-PEs: the first WHOLE cycles, time for two tiles and the swap of the second.
+Bounds: the array's side of the loader (behind its FIFO, whose order ``test_fifo.py`` checks, and of bf16 behind what
+turns transposed tiles, ``test_transpose.py``) with tiles of 2 and 3 rows, unbounded, by induction. The whole loader of
+int8 with a VMEM that refuses at will, in front of a column of 2 PEs: the first WHOLE cycles, time for two tiles and the
+swap of the second.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from sluice_hw.config import ChipConfig
 from sluice_hw.feeder import FEED_LATENCY
 from sluice_hw.interfaces import VMEM_LATENCY
 from sluice_hw.pe import PE
+from sluice_hw.turner import TileTurner
 from sluice_hw.weights import TILES, WeightLoader
 from verif.formal.claims import Check, altered, open_up, planted, prove_bites, prove_checks
 
@@ -46,14 +48,30 @@ class AnyRows(Elaboratable):
 QUEUES: list[AnyRows] = []
 
 
+class AnyTurner(TileTurner):
+    """In place of what turns tiles: which rows leave is any."""
+
+    last: AnyTurner
+
+    def __init__(self, **sizes) -> None:
+        super().__init__(**sizes)
+        self.any_there, self.any_row = Signal(), Signal(len(self.output.payload))
+        AnyTurner.last = self
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.d.comb += [self.output.valid.eq(self.any_there), self.output.payload.eq(self.any_row)]
+        return m
+
+
 class FeedCheck(Check):
     """The array's side of the loader, and the rules of the array."""
 
-    def __init__(self, rows: int, *bugs: tuple[str, str]) -> None:
+    def __init__(self, rows: int, *bugs: tuple[str, str], dtype: str = "int8") -> None:
         super().__init__()
-        self.config = ChipConfig(rows=rows, cols=1, acc_bytes=64)
+        self.config = ChipConfig(rows=rows, cols=1, acc_bytes=64, dtype=dtype)
         self.unit = altered(
-            WeightLoader, *bugs, fifo=SimpleNamespace(SyncFIFOBuffered=AnyRows, SyncFIFO=AnyRows))
+            WeightLoader, *bugs, fifo=SimpleNamespace(SyncFIFOBuffered=AnyRows, SyncFIFO=AnyRows), TileTurner=AnyTurner)
 
     def describe(self, m: Module) -> None:
         count = self.config.rows
@@ -64,11 +82,15 @@ class FeedCheck(Check):
         self.free_inputs(m, dut, but=("swap",))
         # What the FIFO gives: rows in order, each marked with its tile and its place in it.
         tile, place = Signal(6), Signal(2)
+        there, row_data, taken = rows.r_rdy, rows.r_data, rows.r_en
+        if self.config.is_float:
+            turner = AnyTurner.last
+            there, row_data, taken = turner.any_there, turner.any_row, turner.output.ready
         m.d.comb += [
-            rows.r_rdy.eq(self.free(1, "row_there")), rows.r_data.eq(Cat(place, tile)),
+            there.eq(self.free(1, "row_there")), row_data.eq(Cat(place, tile)),
             sizes.r_data.eq(self.free(len(sizes.r_data), "size")),
         ]
-        with m.If(rows.r_rdy & rows.r_en):
+        with m.If(there & taken):
             m.d.sync += place.eq(Mux(place == count - 1, 0, place + 1))
             with m.If(place == count - 1):
                 m.d.sync += tile.eq(tile + 1)
@@ -87,7 +109,7 @@ class FeedCheck(Check):
         with m.If(dut.w_valid):
             self.claim(m, ~full | swap)
             self.claim(m, dut.w_start == (row == 0))
-            self.claim(m, dut.w_data[0].as_unsigned() == Cat(row, loaded))
+            self.claim(m, dut.w_data[0].as_unsigned() == Cat(row, loaded))  # the low byte, of bf16
             m.d.sync += row.eq(row + 1)
             with m.If(row == count - 1):
                 m.d.sync += [row.eq(0), full.eq(1), loaded.eq(loaded + 1)]
@@ -181,7 +203,9 @@ class WholeCheck(Check):
 
 
 def test_rules_of_the_array():
-    prove_checks("weights", {f"rows{rows}": FeedCheck(rows) for rows in (2, 3)}, depth=6)
+    prove_checks("weights", {
+        "rows2": FeedCheck(2), "rows3": FeedCheck(3), "bf16": FeedCheck(2, dtype="bf16"),
+    }, depth=6)  # fmt: skip
 
 
 def test_whole():
