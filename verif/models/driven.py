@@ -10,14 +10,15 @@ from verif.cover import covering
 
 __all__ = ["build_driven"]
 
-# The first instance of a context to end writes the counts of all and empties the context: no count is written of an
-# instance that is gone. The library's own place says which model it is.
+# The first instance of a context to end takes the counts of all and empties the context: none is read of an instance
+# that is gone. Each process adds up a model's counts in one file; the library's own place says which model it is.
 _COUNTED = """
 #include <dlfcn.h>
 #include <unistd.h>
-#include <atomic>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 #include "Vtop.h"
 #include "verilated.h"
@@ -27,18 +28,26 @@ class CountedTop final : public Vtop {
 public:
     using Vtop::Vtop;
     ~CountedTop() override {
-        static std::atomic<int> number{0};
         Dl_info self;
         if (!dladdr(reinterpret_cast<void*>(&sluice_counted), &self)) return;
         const auto model = std::filesystem::path(self.dli_fname).parent_path();
         const auto folder = model.parent_path().parent_path() / "report" / "driven" / model.filename()
-            / (std::to_string(getpid()) + "-" + std::to_string(number++));
+            / std::to_string(getpid());
         std::filesystem::create_directories(folder);
         std::ofstream(folder / "model") << model.string() << "\\n";
-        const auto counts = folder / "coverage.dat";
-        contextp()->coveragep()->write(counts.string());
+        const auto all = folder / "coverage.dat", fresh = folder / "fresh";
+        contextp()->coveragep()->write(fresh.string());
         contextp()->coveragep()->clear();
-        if (std::filesystem::file_size(counts) < 64) std::filesystem::remove_all(folder);  // only the file's head
+        std::map<std::string, std::uint64_t> sums;
+        for (const auto& path : {all, fresh}) {
+            std::ifstream in(path);
+            for (std::string line; std::getline(in, line);)
+                if (const auto end = line.rfind("' "); line[0] == 'C' && end != line.npos)
+                    sums[line.substr(0, end + 2)] += std::stoull(line.substr(end + 2));
+        }
+        std::filesystem::remove(fresh);
+        std::ofstream out(all);
+        for (const auto& [point, count] : sums) out << point << count << "\\n";
     }
 private:
     static void sluice_counted() {}
