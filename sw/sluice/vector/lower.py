@@ -20,6 +20,11 @@ from .values import ACC, VMEM, Analysis, BoundMatmul, BoundPass, Value, View
 __all__ = ["Image", "Lowered", "lower"]
 
 
+#: Regions of accumulators: products of one tile of K go to one, what passes write to the other, since a pass's write
+#: waits while the array writes in the same region.
+_ARRAY, _PASSES = 0, 1
+
+
 @dataclass(frozen=True)
 class Image:
     """A tensor in HBM: ``rows`` rows of ``row_bytes``, ``pitch`` apart, from slice ``first`` of the program's."""
@@ -117,11 +122,10 @@ class _Lowering:
             self.placer.drop(value)
 
     def _new(
-        self, value: Value, memory: str, where: str, apart: Sequence[Home] = (), near: Home | None = None
+        self, value: Value, memory: str, where: str, apart: Sequence[Home] = (), region: int | None = None
     ) -> Home:
-        # In the accumulators passes keep to the region of what they read: the array is mostly at work in the other.
         apart = [*self.placer.partners(value), *apart] if memory == VMEM else apart
-        home = self.placer.place(value, memory, apart=apart, near=near, where=where)
+        home = self.placer.place(value, memory, apart=apart, region=region, where=where)
         if value not in self.live:
             self.live.append(value)
         return home
@@ -205,12 +209,15 @@ class _Lowering:
         if bound.dst.step != 1 or not bound.dst.aligned(self.lanes):
             raise Unsupported(f"a matmul writes whole rows of accumulators: not this part of {bound.dst.value!r}")
         a, b = (Place(view, self._home(view.value, VMEM, where), self.lanes) for view in (bound.a, bound.b))
+        adds = bound.step.add or bound.a.cols > self.config.rows
         if not self.placer.homes.get(bound.dst.value):
-            self._new(bound.dst.value, ACC, where, self.last_product)
+            # A sum of several tiles takes the read port of its region from passes that read the product before it.
+            apart, region = (self.last_product, None) if adds else ((), _ARRAY)
+            self._new(bound.dst.value, ACC, where, apart, region)
         home = self._home(bound.dst.value, ACC, where)
         if VMEM in self.placer.homes[bound.dst.value]:
             raise Unsupported(f"{bound.dst.value!r} is written by the array after it was used elsewhere")
-        self.last_product = [home]
+        self.last_product = [home] if adds else []
         out = Place(bound.dst, home, self.lanes)
         self.nodes += self._tiles(bound, a, b, out)
 
@@ -296,7 +303,7 @@ class _Lowering:
                 raise Unsupported(f"it writes over other rows or columns of {bound.source.value!r} than it reads")
         reduced = None
         if bound.reduce is not None:
-            reduced = self._new(bound.reduce, ACC, where, near=source.home)
+            reduced = self._new(bound.reduce, ACC, where, region=_PASSES)
         self._emit_pass(bound, source, streams, result, reduced, str(bound.step))
 
     def _memory_of(self, view: View) -> str | None:
@@ -315,14 +322,15 @@ class _Lowering:
         same = value.shape == old.shape and (memory == ACC or value.bf16 == old.bf16)
         mixed = any(place.view.value is old for place in streams.values())
         dying = old.last <= bound.number and old.origin != "input" and len(self.placer.homes[old]) == 1
-        if memory == source.home.memory and whole and same and dying and not mixed:
+        quiet = memory == VMEM or self.placer.inside(source.home, _PASSES) or not self.placer.fits(value, ACC)
+        if memory == source.home.memory and whole and same and dying and not mixed and quiet:
             self.placer.adopt(value, source.home, old)
             if value not in self.live:
                 self.live.append(value)
             return source.home
         if memory == ACC and ACC not in value.needs and not self.placer.fits(value, ACC):
             memory = VMEM
-        return self._new(value, memory, where, near=source.home if memory == ACC else None)
+        return self._new(value, memory, where, region=_PASSES if memory == ACC else None)
 
     def _emit_pass(self, bound: BoundPass, source: Place, streams: dict[Stream, Place], result: Place | None,
                    reduced: Home | None, note: str) -> None:  # fmt: skip

@@ -123,9 +123,9 @@ class Placer:
         return Home(VMEM, 0, rows * pitch, pitch, cols * size)
 
     def place(
-        self, value: Value, memory: str, *, apart: Iterable[Home] = (), near: Home | None = None, where: str = ""
+        self, value: Value, memory: str, *, apart: Iterable[Home] = (), region: int | None = None, where: str = ""
     ) -> Home:
-        """Take a place for a value; others in ``apart`` should be in other regions, ``near`` in the same.
+        """Take a place for a value, in ``region`` and in another one than ``apart`` where that can be.
 
         Raises
         ------
@@ -137,8 +137,8 @@ class Placer:
         for other in apart:
             if other.memory == memory:
                 avoid |= space.regions(other.addr, other.size)
-        if near is not None and near.memory == memory:
-            avoid |= set(range(space.count)) - space.regions(near.addr, near.size)
+        if region is not None:
+            avoid |= set(range(space.count)) - {region}
         addr = space.alloc(form.size, avoid, self.rotate)
         if addr is None:
             raise self._does_not_fit(value, form, where)
@@ -151,6 +151,10 @@ class Placer:
         space = self._spaces[memory]
         size = round_up(self.shape(value, memory).size, space.align)
         return any(hi - lo >= size for lo, hi in space.free)
+
+    def inside(self, home: Home, region: int) -> bool:
+        """Whether a place lies in one region."""
+        return self._spaces[home.memory].regions(home.addr, home.size) == {region}
 
     def adopt(self, value: Value, home: Home, old: Value) -> None:
         """Let a value take over the place of one that nobody reads any more."""
