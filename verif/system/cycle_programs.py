@@ -17,17 +17,17 @@ from sluice.cli.digits import quantised
 from sluice.compiler import compile as compile_graph
 from sluice.compiler import matmul_graph, quantise
 from sluice_hw.config import PRESETS, ChipConfig
-from verif.system.configs import CONFIGS, MEMORY_CONFIGS, RANDOM_CONFIGS, examples
+from verif.system.configs import CONFIGS, RANDOM_CONFIGS, examples
 from verif.unit.compiler.random_graphs import random_image_graph
 
 __all__ = ["CASES", "CHIPS", "Case", "chip"]
 
-#: int8 presets, a chip whose sizes are no powers of two, one whose memory moves three beats in four cycles, and very
-#: small ones with ECC and with DRAM.
+#: int8 presets, a chip whose sizes are no powers of two, one whose memory moves three beats in four cycles, and a very
+#: small one with ECC.
 CHIPS: dict[str, ChipConfig] = {
     **{name: config for name, config in PRESETS.items() if not config.is_float}, "wide": CONFIGS["wide"],
     "narrow": PRESETS["small"].replace(name="narrow", hbm_bytes_per_cycle=24),
-    "odd": RANDOM_CONFIGS["odd"], "little-hbm2": MEMORY_CONFIGS["little-hbm2"],
+    "odd": RANDOM_CONFIGS["odd"],
 }
 
 
@@ -106,7 +106,6 @@ _MATMULS = {
     "odd": "1x1x1 6x6x5 9x17x7 12x12x10:i32 20x6x5:relu 37x30x19 1x40x40 64x64x64 31x9x50:relu 50x50x50",
     "tiny-hbm2": "1x1x1 8x8x8 64x64x64 64x64x64:i32 1x64x64 100x16x8 7x200x5 60x60x60 31x9x100:relu 128x128x128:i32 "
                  "37x70x19 128x64x128",
-    "little-hbm2": "1x1x1 8x8x8 37x30x19 20x16x8:i32 1x40x40 5x30x60:relu",
     "v1": "1x1x1 256x256x256 1x1024x1024 64x512x512 2048x1024x1024 100x300x700 300x500x700:i32 1000x256x256:relu",
 }  # fmt: skip
 # On `wide` some do not fit.
@@ -116,7 +115,7 @@ _RANDOM = {"tiny": range(12), "small": range(12), "wide": (0, 1, 4, 5, 6, 9, 10)
 def _cases() -> list[Case]:
     cases = [_matmul(config, text) for config in CHIPS for text in _MATMULS.get(config, "1x1x1 64x64x64").split()]
     for config in CHIPS:
-        if config in ("odd", "little-hbm2"):  # their memories hold no network
+        if config == "odd":  # its memories hold no network
             continue
         cases += [_digits(config, net, batch) for net, batch in (("mlp", 1), ("mlp", 50), ("cnn", 1), ("cnn", 16))]
         cases += [_random(config, number) for number in _RANDOM.get(config, range(5))]

@@ -18,7 +18,7 @@ from sluice_hw.emit.chip import chip_verilog
 from sluice_hw.hbm.dram_config import DramConfig
 from sluice_hw.isa import Error
 from verif.harness import report_dir
-from verif.models.failing_memory import PAUSE, SilentDram, StuckAxi
+from verif.models.failing_memory import PAUSE, TRIGGER, SilentDram, StuckAxi
 from verif.random_programs.compare import Bench
 from verif.random_programs.replay import run_seeds
 from verif.system.configs import MEMORY_CONFIGS
@@ -194,12 +194,15 @@ def test_memory_that_stops_answering(chip: Device, seed: int) -> None:
     config = chip.config
     if config is LITTLE:
         pytest.skip("has a memory that always answers")
-    size, last = config.slice_bytes, config.hbm_slices - 1
+    size = config.slice_bytes
     data = np.random.default_rng(seed).integers(0, 256, 3 * size).astype(np.uint8)
     chip.write_memory(0, data.tobytes())
+    chip.write_memory(20 * size, TRIGGER * (size // len(TRIGGER)))
     chip.write_csr("WATCHDOG", 1000)
+    if config.is_dram:  # else the host has written through the port
+        chip.run(copy_program(chip, 20, 21, 1))
     with pytest.raises(ChipError) as caught:
-        chip.run(copy_program(chip, last, 9, 1))
+        chip.run(copy_program(chip, 0, 9, 3))
     fault = caught.value.fault
     assert fault.code is (Error.HBM_ERROR if config.is_dram else Error.WATCHDOG), caught.value
     if not config.is_dram:
@@ -208,7 +211,7 @@ def test_memory_that_stops_answering(chip: Device, seed: int) -> None:
         with pytest.raises(ChipError) as again:
             chip.run(copy_program(chip, 0, 9, 3))
         assert again.value.fault.code is Error.WATCHDOG
-        chip.transport.advance(2 * PAUSE)
+    chip.transport.advance(2 * PAUSE)
     chip.run(copy_program(chip, 0, 9, 3))
     assert chip.read_memory(9 * size, 3 * size) == data.tobytes()
     chip.write_csr("WATCHDOG", config.watchdog_cycles)

@@ -33,8 +33,8 @@ class DramChannels(wiring.Component):
         self.config = config
         super().__init__({name: member.flip() for name, member in pin_members(config).items()})
 
-    def silent(self, beat: Value) -> Value:
-        """Whether a read of a beat is answered by nothing: never, but a test may have it so."""
+    def silent(self, m: Module, read: Value) -> Value:
+        """Whether reads are answered by nothing, given whether there is one: never, but a test may have it so."""
         return Const(0, 1)
 
     def elaborate(self, platform) -> Module:
@@ -57,7 +57,7 @@ class DramChannels(wiring.Component):
         beat = Cat(group[0], column[:bursts], group[1], at[:units], number)  # in pairs: a burst
         first = (self.dram_column_pc == 0) & (self.dram_column_op != ColumnOp.NOP)
         writes = self.dram_column_op == ColumnOp.WR
-        command = Cat(first, writes, ~writes & self.silent(beat), beat)
+        command = Cat(first, writes, ~writes & self.silent(m, first & ~writes), beat)
 
         def later(value: Value, clocks: int, name: str) -> Value:
             for i in range(clocks):
