@@ -150,10 +150,10 @@ BUGS = {
     "forwards the wrong row": ("again.eq(adds & reads & (add_row == row))", "again.eq(adds & reads)"),
     "a read goes first": ("Mux(mine, local, wanted_local)", "Mux(taken, wanted_local, local)"),
     "no arbitration": ("self.acc.req.ready.eq(~(reads & (upper == wanted_upper)))", "self.acc.req.ready.eq(1)"),
-    "finished early": ("self.finished.eq(ends)", "self.finished.eq(self.p_valid)"),
+    "finished early": ('valid_stages(m, "ends", ends,', 'valid_stages(m, "ends", self.p_valid,'),
     "overwrites": ("base[c] + lanes[c]", "lanes[c]"),
     "regions mixed up": ("Mux(answers_upper, regions[1].rdata", "Mux(~answers_upper, regions[1].rdata"),
-    "a write is left out": ("region.we.eq(adds &", "region.we.eq(adds & ~again &"),
+    "a write is left out": ("written & (write_upper == number)\n", "written & ~again & (write_upper == number)\n"),
 }
 
 
