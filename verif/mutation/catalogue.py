@@ -33,6 +33,10 @@ class Mutation:
 _PE = "unit/test_pe.py::test_pe[8-1-int8]"
 _PE_DEEP = "unit/test_pe.py::test_pe[5-3-int8]"
 _WEIGHTS = "unit/test_weights.py::test_loader[2-1]"
+_WEIGHTS_BF16 = "unit/test_weights.py::test_loader_of_bf16[5-3-loop]"
+_TRANSPOSE = "unit/vpu/test_transpose_op.py::test_blocks[0-0]"
+_SQUARE = "unit/test_transpose.py::test_blocks[4-structural-0-0]"
+_MXU_BOTH = "unit/test_mxu.py::test_both_types[4-5-loop-2]"
 _ACC = "unit/test_accumulator.py::test_accumulator[2-1-10]"
 _FEEDER = "unit/test_feeder.py::test_feeder[5-1]"
 _FEEDER_MANY = "unit/test_feeder.py::test_feeder[8-4]"
@@ -115,6 +119,43 @@ MUTATIONS: tuple[Mutation, ...] = (
         "beyond.eq(tile.vmem + tile.n > config.vmem_bytes)",
         "beyond.eq(tile.vmem + tile.n >= config.vmem_bytes)",
         _WEIGHTS,
+    ),
+    # -- transposed weights, and blocks
+    Mutation(
+        "rows and columns of a transposed tile swapped",
+        "weights.py",
+        '"rows": tile.k, "cols": tile.n >> 1',
+        '"rows": tile.n >> 1, "cols": tile.k',
+        _WEIGHTS_BF16,
+    ),
+    Mutation(
+        "direct tile overtakes a transposed one",
+        "turner.py",
+        "direct & self.output.ready",
+        "self.output.ready",
+        _WEIGHTS_BF16,
+    ),
+    Mutation(
+        "square emptied while a block enters",
+        "transpose.py",
+        "(~entry & (at + 1 == out_cols))",
+        "(at + 1 == out_cols)",
+        _SQUARE,
+    ),
+    Mutation(
+        "transposed rows written whole",
+        "vpu/transpose_op.py",
+        "Cat(lane.replicate(2) for lane in lanes)",
+        "Cat(lane.replicate(2) for lane in lanes) | -1",
+        _TRANSPOSE,
+    ),
+    Mutation("transpose loses a row", "vpu/transpose_op.py", "walk & (left == 1)", "walk & (left == 2)", _TRANSPOSE),
+    # -- both types
+    Mutation("int32 sums begin at -0", "accumulator.py", "nothing = Mux(int8, 0, nothing)", "pass", _MXU_BOTH),
+    Mutation("type of the row before", "feeder.py", "bf16.eq(~row.int8)", "bf16.eq(~taken.int8)", _MXU_BOTH),
+    Mutation(
+        "weights of int8 not spread", "weights.py", "Mux(marks.int8, spread(read, self._config.cols), read)", "read",
+        _MXU_BOTH,
     ),
     # -- accumulator
     Mutation(
