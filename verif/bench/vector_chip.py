@@ -4,7 +4,8 @@
 streams lie: two programs that differ in the number of rows only, so that what begins and ends a pass is not in it.
 
 ``programs``: an operation from HBM to HBM, bits compared with golden. ``ideal_cycles`` is what the binding resource
-needs alone: the lanes (a block a cycle), the array (a row a cycle), its weight port (``rows`` cycles a tile), or HBM.
+needs alone: the lanes (a block in a cycle, in two where 32-bit values lie in VMEM or it takes two accumulator rows),
+the array (a row a cycle), its weight port (``rows`` cycles a tile), or HBM.
 
 ``transformer_layer``: an encoder layer of hidden 384 with 12 heads; with the weights of a MiniLM where that package is
 installed, else random ones, which take the same cycles. ``ideal_cycles``: useful MACs on all PEs. ``shape_limited``:
@@ -118,11 +119,11 @@ def pass_rows(device: Device) -> list[dict[str, Any]]:
 
 
 # -- programs --------------------------------------------------------------------------------------------------------
-def bounds(report: RunReport) -> dict[str, int]:
+def bounds(report: RunReport, lane_cycles: int) -> dict[str, int]:
     """Cycles that each resource needs by itself, by name, from the work that was counted."""
     config, work = report.config, report.work
     return {
-        "lanes": work["vector_rows"], "array": work["array_rows"], "weights": work["weight_tiles"] * config.rows,
+        "lanes": lane_cycles, "array": work["array_rows"], "weights": work["weight_tiles"] * config.rows,
         "HBM": -(-report.hbm_bytes // config.hbm_bytes_per_cycle),
     }  # fmt: skip
 
@@ -142,7 +143,7 @@ def _programs() -> Iterator[Case]:
     yield Case("rotary", steps, given | angles, ("x", "y"))
     q, k, v = (to_bf16(rows_of(rng, n, 64, 1.0)) for n in (512, 512, 512))
     for causal in (False, True):
-        steps: list[Step] = transformer.attention("q", "k", "v", "y", size=64, causal=causal)
+        steps: list[Step] = transformer.attention("q", "k", "v", "y", size=64, causal=causal, queries=512, at_once=128)
         yield Case("causal attention" if causal else "attention", steps, {"q": q, "k": k, "v": v}, ("q", "k", "v"))
 
 
@@ -150,8 +151,7 @@ def program_rows(device: Device) -> list[dict[str, Any]]:
     """Operations by themselves."""
     out = []
     for case in _programs():
-        report, mismatches = _compared(device, case)
-        need = bounds(report)
+        need, report, mismatches = _compared(device, case)
         bound = max(need, key=lambda name: need[name])
         shapes = ", ".join("x".join(map(str, t.shape)) for n, t in case.inputs.items() if n in "xqk")
         out.append({
@@ -163,10 +163,13 @@ def program_rows(device: Device) -> list[dict[str, Any]]:
     return out
 
 
-def _compared(device: Device, case: Case) -> tuple[RunReport, int]:
-    got, report = case.compile(device.config).run(device, case.inputs)
+def _compared(device: Device, case: Case) -> tuple[dict[str, int], RunReport, int]:
+    """What the resources need, what a run took, and how many values differ from golden's."""
+    program = case.compile(device.config)
+    got, report = program.run(device, case.inputs)
     wanted = golden_results(case, device.config)
-    return report, sum(int((got[name].view(np.uint32) != bits).sum()) for name, bits in wanted.items())
+    wrong = sum(int((got[name].view(np.uint32) != bits).sum()) for name, bits in wanted.items())
+    return bounds(report, program.lane_cycles), report, wrong
 
 
 def _waits(report: RunReport) -> str:
@@ -188,8 +191,7 @@ def layer_rows(device: Device) -> list[dict[str, Any]]:
     """Encoder layers, by the length of the sequence."""
     out = []
     for sequence in LAYERS:
-        report, mismatches = _compared(device, _layer_case(sequence))
-        need, config = bounds(report), device.config
+        (need, report, mismatches), config = _compared(device, _layer_case(sequence)), device.config
         shaped = max(need["array"], need["weights"])
         out.append({
             "seq": sequence, "cycles": report.cycles, "ideal_cycles": -(-report.macs // config.macs_per_cycle),

@@ -92,6 +92,8 @@ def cases(seed: int) -> Iterator[Case]:
             steps = transformer.attention("q", "k", "v", "y", size=size, causal=causal, past=keys - queries)
             name = f"{'causal ' if causal else ''}attention {queries}x{keys}x{size}"
             yield Case(name, steps, inputs, ("q", "k", "v"), ("y", "y.weights"))
+    steps = transformer.attention("q", "k", "v", "y", size=3, causal=True, queries=17, at_once=7)
+    yield Case("attention by parts", steps, inputs, ("q", "k", "v"))
     for rows in (1, 2, 7):
         yield Case(f"column sum {rows}", column_sum("x", "y", rows=rows, cols=11), {"x": rows_of(rng, rows, 11)})
     for stride in (1, 2):

@@ -118,24 +118,52 @@ def rotary(src: str, dst: str, *, size: int, cos: str, sin: str, bf16: bool = Fa
     ]
 
 
-def attention(q: str | Part, k: str | Part, v: str | Part, dst: str, *, size: int, causal: bool = False, past: int = 0
-              ) -> list[Step]:  # fmt: skip
-    """softmax(q k^T / sqrt(size)) v of one head: bf16 operands (queries, size), (keys, size), (keys, values).
+def attention(q: str | Part, k: str | Part, v: str | Part, dst: str, *, size: int, causal: bool = False, past: int = 0,
+              queries: int | None = None, at_once: int | None = None) -> list[Step]:  # fmt: skip
+    """softmax(q k^T / sqrt(size)) v of one head: bf16 operands (queries, size), (keys, size), (keys, size).
 
     Parameters
     ----------
     size
-        Length of a query and a key.
+        Length of a query, a key and a value.
     causal
         Query i sees the keys 0 to ``past`` + i.
+    queries, at_once
+        Take ``at_once`` of the ``queries`` at a time, so that the array works on some while the vector unit does on
+        others. The bits are the same.
+
+    Raises
+    ------
+    ValueError
+        For ``at_once`` without ``queries``.
     """
-    scores, weights = f"{dst}.scores", f"{dst}.weights"
-    mask = Mask(past + 1, 1) if causal else None
-    return [
-        Matmul(scores, q, k, transposed=True),
-        *softmax(scores, weights, scale=1.0 / math.sqrt(size), mask=mask, bf16=True),
-        Matmul(dst, weights, v),
-    ]
+    def keys(first: int) -> Mask | None:
+        return Mask(past + 1 + first, 1) if causal else None
+
+    scale = 1.0 / math.sqrt(size)
+    if at_once is None:
+        scores, weights = f"{dst}.scores", f"{dst}.weights"
+        return [
+            Matmul(scores, q, k, transposed=True),
+            *softmax(scores, weights, scale=scale, mask=keys(0), bf16=True),
+            Matmul(dst, weights, v),
+        ]
+    if queries is None or not isinstance(q, str):
+        raise ValueError("attention by parts must know the number of queries, and q as a whole tensor")
+    starts = list(range(0, queries, at_once))
+    rows = {start: Part(q, 0, size, rows=(start, min(start + at_once, queries))) for start in starts}
+
+    def score(start: int) -> Matmul:
+        return Matmul(f"{dst}.scores{start}", rows[start], k, transposed=True)
+
+    program: list[Step] = [Space(dst, queries, size), score(0)]
+    for number, start in enumerate(starts):
+        if number + 1 < len(starts):
+            program.append(score(starts[number + 1]))
+        scores, weights = f"{dst}.scores{start}", f"{dst}.weights{start}"
+        program += softmax(scores, weights, scale=scale, mask=keys(start), bf16=True)
+        program.append(Matmul(Part(dst, 0, size, rows=rows[start].rows), weights, v))
+    return program
 
 
 def encoder_layer(src: str, dst: str, *, weights: str, sequence: int, hidden: int, heads: int, eps: float = 1e-12,

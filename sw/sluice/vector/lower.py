@@ -49,12 +49,15 @@ class Lowered:
         Images by name.
     slices
         Of HBM, all images together.
+    lane_cycles
+        Cycles that the passes' blocks take: one each, or as many as the memory that is asked most often.
     """
 
     nodes: list[Node]
     inputs: dict[str, Image]
     outputs: dict[str, Image]
     slices: int
+    lane_cycles: int
 
 
 def lower(analysis: Analysis, config: ChipConfig) -> Lowered:
@@ -76,7 +79,7 @@ def lower(analysis: Analysis, config: ChipConfig) -> Lowered:
             if rotate:
                 continue
             raise
-        return Lowered(work.nodes, work.loaded, work.stored, work.slices)
+        return Lowered(work.nodes, work.loaded, work.stored, work.slices, work.lane_cycles)
     raise AssertionError
 
 
@@ -87,7 +90,7 @@ class _Lowering:
         self.nodes: list[Node] = []
         self.loaded: dict[str, Image] = {}
         self.stored: dict[str, Image] = {}
-        self.slices = 0
+        self.slices = self.lane_cycles = 0
         self.waiting = [value for value in analysis.inputs if value.loaded]
         self.live: list[Value] = []
         self.ahead: list[Value] = []
@@ -347,9 +350,19 @@ class _Lowering:
         if reduced is not None:
             setup.append(packed_setup(Stream.REDUCED, reduced.addr))
             writes.append(_span(reduced))
+        walked = [source, *[p for stream, p in streams.items() if stream is not Stream.COLUMN and not p.shared]]
+        self.lane_cycles += self._blocks_time(bound.source, walked, result)
         word = Word(Op.VECTOR_PASS, Unit.VPU, {}, {}, tuple(setup), note=note)
         self.hazards.add(Access(word, word, reads, writes))
         self.nodes.append(word)
+
+
+    def _blocks_time(self, source: View, walked: list[Place], result: Place | None) -> int:
+        """Cycles that a pass's blocks take, by the memory that is asked most often."""
+        reads = sum(place.home.memory == ACC for place in walked)
+        in_vmem = [place for place in (*walked, result) if place is not None and place.home.memory == VMEM]
+        accesses = [ceil_div(place.home.block_step, self.config.word_bytes) for place in in_vmem]
+        return source.rows * ceil_div(source.cols, self.lanes) * max(1, reads, *accesses)
 
 
 def _overlap(a: View, b: View) -> bool:

@@ -35,6 +35,8 @@ class VectorProgram:
         Images in that memory, by name.
     slices
         Size of that memory.
+    lane_cycles
+        What the passes' blocks take in the vector unit: a cycle each, or as many as the memory that is asked most.
     """
 
     config: ChipConfig
@@ -42,6 +44,7 @@ class VectorProgram:
     inputs: Mapping[str, Image]
     outputs: Mapping[str, Image]
     slices: int
+    lane_cycles: int
 
     def run(self, device: Device, tensors: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], RunReport]:
         """Run on a device: write the inputs, run, read the results.
@@ -114,7 +117,8 @@ def compile_program(
     analysis = analyse(steps, given, outputs if outputs is not None else [_result(steps[-1])], config.cols)
     lowered = lower(analysis, config)
     program = emit(roll(lowered.nodes), config)
-    return VectorProgram(config, program, lowered.inputs, lowered.outputs, lowered.slices)
+    return VectorProgram(config, program, lowered.inputs, lowered.outputs, lowered.slices,
+                         lowered.lane_cycles)  # fmt: skip
 
 
 def _result(step: Step) -> str:

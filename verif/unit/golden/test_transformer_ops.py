@@ -207,6 +207,18 @@ def test_attention(queries, keys, causal, seed):
         assert not got[~keep].any() and (np.abs(got.sum(axis=1) - 1) < 2.0**-8).all()
 
 
+@pytest.mark.parametrize("causal", (False, True))
+def test_attention_by_parts(causal, seed):
+    """The bits of attention at once."""
+    rng = np.random.default_rng(seed)
+    memory = {name: to_bf16(rows_of(rng, 11, 8, 1.0)) for name in "qkv"}
+    for dst, more in (("y", {}), ("z", {"queries": 11, "at_once": 4})):
+        run(transformer.attention("q", "k", "v", dst, size=8, causal=causal, **more), memory, lanes=4, rows=8)
+    assert np.array_equal(memory["y"], memory["z"])
+    with pytest.raises(ValueError, match="must know the number of queries"):
+        transformer.attention("q", "k", "v", "y", size=8, at_once=4)
+
+
 def test_matmul_in_parts_of_k(seed):
     """Parts of whole tiles give the bits of one matmul; others may not, and are as near."""
     rng = np.random.default_rng(seed)
