@@ -20,14 +20,14 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from sluice.asm import Builder, Program
 from sluice.golden import transformer
-from sluice.golden.vector_program import Step
+from sluice.golden.vector_program import Part, Step
 from sluice.runtime import Device, RunReport
 from sluice_hw.config import ChipConfig, preset
 from sluice_hw.functions import Function
@@ -130,20 +130,26 @@ def bounds(report: RunReport, lane_cycles: int) -> dict[str, int]:
 
 def _programs() -> Iterator[Case]:
     rng = np.random.default_rng(1)
-    x = rows_of(rng, 1536, 128)
-    yield Case("softmax", transformer.softmax("x", "y", bf16=True), {"x": to_bf16(x)}, ("x",))
-    x, (gamma, beta) = rows_of(rng, 512, 384), rows_of(rng, 2, 384)
-    given, half = {"x": to_bf16(x), "g": gamma, "b": beta}, ("x",)
-    names = {"size": 384, "gamma": "g", "bf16": True}
-    yield Case("LayerNorm", transformer.layer_norm("x", "y", beta="b", **names), given, half)
-    yield Case("RMSNorm", transformer.rms_norm("x", "y", **names), given, half)
-    yield Case("GELU", transformer.gelu("x", "y", bias="b", bf16=True), given, half)
+    half = ("x",)
+
+    def by_rows(build: Callable[..., list[Step]], rows: int, cols: int, at_once: int, **more: Any) -> list[Step]:
+        return transformer.by_rows(lambda part, dst: build(Part("x", 0, cols, rows=part), dst, bf16=True, **more), "y",
+                                   rows=rows, cols=cols, at_once=at_once)  # fmt: skip
+
+    steps = by_rows(transformer.softmax, 1536, 128, 384)
+    yield Case("softmax", steps, {"x": to_bf16(rows_of(rng, 1536, 128))}, half)
+    gamma, beta = rows_of(rng, 2, 384)
+    given = {"x": to_bf16(rows_of(rng, 512, 384)), "g": gamma, "b": beta}
+    steps = by_rows(transformer.layer_norm, 512, 384, 128, size=384, gamma="g", beta="b")
+    yield Case("LayerNorm", steps, given, half)
+    yield Case("RMSNorm", by_rows(transformer.rms_norm, 512, 384, 128, size=384, gamma="g"), given, half)
+    yield Case("GELU", by_rows(transformer.gelu, 512, 384, 64, bias="b"), given, half)
     angles = {"cos": rows_of(rng, 512, 192), "sin": rows_of(rng, 512, 192), "y": np.zeros((512, 384), np.float32)}
     steps = transformer.rotary("x", "y", size=384, cos="cos", sin="sin", bf16=True)
     yield Case("rotary", steps, given | angles, ("x", "y"))
     q, k, v = (to_bf16(rows_of(rng, n, 64, 1.0)) for n in (512, 512, 512))
     for causal in (False, True):
-        steps: list[Step] = transformer.attention("q", "k", "v", "y", size=64, causal=causal, queries=512, at_once=128)
+        steps = transformer.attention("q", "k", "v", "y", size=64, causal=causal, queries=512, at_once=128)
         yield Case("causal attention" if causal else "attention", steps, {"q": q, "k": k, "v": v}, ("q", "k", "v"))
 
 

@@ -94,6 +94,8 @@ def cases(seed: int) -> Iterator[Case]:
             yield Case(name, steps, inputs, ("q", "k", "v"), ("y", "y.weights"))
     steps = transformer.attention("q", "k", "v", "y", size=3, causal=True, queries=17, at_once=7)
     yield Case("attention by parts", steps, inputs, ("q", "k", "v"))
+    yield Case("LayerNorm by rows", transformer.by_rows(_norm_of_rows, "y", rows=70, cols=33, at_once=32),
+               {"x": rows_of(rng, 70, 33), "g": rows_of(rng, 1, 33)[0], "b": rows_of(rng, 1, 33)[0]})  # fmt: skip
     for rows in (1, 2, 7):
         yield Case(f"column sum {rows}", column_sum("x", "y", rows=rows, cols=11), {"x": rows_of(rng, rows, 11)})
     for stride in (1, 2):
@@ -104,6 +106,10 @@ def cases(seed: int) -> Iterator[Case]:
     for causal in (False, True):
         yield encoder_case(rows_of(rng, 5, 12, 1.0), layer_weights(rng, 12), 3, causal=causal)
     yield encoder_case(rows_of(rng, 24, 8, 1.0), layer_weights(rng, 8), 2, lanes=24)
+
+
+def _norm_of_rows(rows: tuple[int, int], dst: str) -> list[Step]:
+    return transformer.layer_norm(Part("x", 0, 33, rows=rows), dst, size=33, gamma="g", beta="b", bf16=True)
 
 
 def _odd(rng: np.random.Generator) -> Iterator[Case]:

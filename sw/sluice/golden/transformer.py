@@ -8,7 +8,8 @@ result's. ``docs/vector.md`` states how far they are from float64.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,7 +17,9 @@ from sluice.golden.functions import Function
 from sluice.golden.vector_ops import AluOp, Reduction
 from sluice.golden.vector_program import Alu, Column, Mask, Matmul, Part, Pass, Reduce, Row, Space, Step
 
-__all__ = ["ENCODER_WEIGHTS", "attention", "encoder_layer", "gelu", "layer_norm", "rms_norm", "rotary", "softmax"]
+__all__ = [
+    "ENCODER_WEIGHTS", "attention", "by_rows", "encoder_layer", "gelu", "layer_norm", "rms_norm", "rotary", "softmax",
+]  # fmt: skip
 
 _LOWEST = -float(np.finfo(np.float32).max)
 _TINY = 2.0**-126
@@ -26,6 +29,26 @@ ENCODER_WEIGHTS = (
     "query", "query.bias", "key", "key.bias", "value", "value.bias", "mix", "mix.bias", "mix.gamma", "mix.beta",
     "up", "up.bias", "down", "down.bias", "down.gamma", "down.beta",
 )  # fmt: skip
+
+
+def by_rows(build: Callable[[tuple[int, int], str], list[Step]], dst: str, *, rows: int, cols: int, at_once: int
+            ) -> list[Step]:  # fmt: skip
+    """A program of rows by parts of ``at_once`` rows, so that loads, passes and stores go at one time.
+
+    Parameters
+    ----------
+    build
+        Gives the steps for rows (first, one past the last) into a tensor of the name that it is given; the last step
+        makes that.
+    dst
+        The result, (rows, cols).
+    """
+    program: list[Step] = [Space(dst, rows, cols)]
+    for first in range(0, rows, at_once):
+        part = first, min(first + at_once, rows)
+        *steps, last = build(part, f"{dst}{first}")
+        program += [*steps, replace(last, dst=Part(dst, 0, cols, rows=part))]
+    return program
 
 
 def softmax(src: str | Part, dst: str, *, scale: float = 1.0, mask: Mask | None = None, bf16: bool = False,
@@ -55,7 +78,7 @@ def softmax(src: str | Part, dst: str, *, scale: float = 1.0, mask: Mask | None 
     return program
 
 
-def layer_norm(src: str, dst: str, *, size: int, gamma: str, beta: str, eps: float = 1e-5, bf16: bool = False,
+def layer_norm(src: str | Part, dst: str, *, size: int, gamma: str, beta: str, eps: float = 1e-5, bf16: bool = False,
                summed: str | None = None) -> list[Step]:  # fmt: skip
     """LayerNorm of each row of ``size`` values, times the vector gamma, plus beta; three passes.
 
@@ -79,7 +102,7 @@ def layer_norm(src: str, dst: str, *, size: int, gamma: str, beta: str, eps: flo
     ]  # fmt: skip
 
 
-def rms_norm(src: str, dst: str, *, size: int, gamma: str, eps: float = 1e-5, bf16: bool = False) -> list[Step]:
+def rms_norm(src: str | Part, dst: str, *, size: int, gamma: str, eps: float = 1e-5, bf16: bool = False) -> list[Step]:
     """RMSNorm of each row of ``size`` values, times the vector gamma; two passes."""
     squares, inverse = f"{dst}.squares", f"{dst}.inverse"
     return [
@@ -89,7 +112,7 @@ def rms_norm(src: str, dst: str, *, size: int, gamma: str, eps: float = 1e-5, bf
     ]
 
 
-def gelu(src: str, dst: str | Part, *, bias: str | Part | None = None, bf16: bool = False) -> list[Step]:
+def gelu(src: str | Part, dst: str | Part, *, bias: str | Part | None = None, bf16: bool = False) -> list[Step]:
     """GELU of each value, plus a vector (or a part of a :class:`Row`) before if wished; one pass."""
     first = None if bias is None else Alu(AluOp.ADD, Row(bias) if isinstance(bias, str) else bias)
     return [Pass(src, first=first, function=Function.GELU, dst=dst, bf16=bf16)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sluice.compiler.errors import CompileError, DoesNotFit, Unsupported
-from sluice.compiler.tiles import ceil_div
+from sluice.compiler.tiles import ceil_div, round_up
 from sluice.golden.vector_program import Pass
 from sluice_hw.config import ChipConfig
 from sluice_hw.isa import AccMode, Op, Stream, Unit
@@ -35,6 +36,14 @@ class Image:
     rows: int
     row_bytes: int
     pitch: int
+
+
+@dataclass(frozen=True)
+class _Train:
+    """Rows of an image that move together."""
+
+    first: int
+    rows: int
 
 
 @dataclass
@@ -93,6 +102,7 @@ class _Lowering:
         self.slices = self.lane_cycles = 0
         self.waiting = [value for value in analysis.inputs if value.loaded]
         self.live: list[Value] = []
+        self.unstored: dict[str, list[_Train]] = {}
         self.ahead: list[Value] = []
         self.last_product: list[Home] = []
 
@@ -109,6 +119,7 @@ class _Lowering:
                     self._matmul(bound, where)
                 else:
                     self._pass(bound, where)
+                self._store_what_is_done(bound.number)
                 self._free(bound.number)
             except DoesNotFit as error:
                 raise error if where in str(error) else error.within(where) from None
@@ -116,7 +127,7 @@ class _Lowering:
                 raise type(error)(f"{where}: {error}") from None
         self._load(len(self.analysis.steps))
         for name, value in self.analysis.outputs.items():
-            self._store(name, value)
+            self._store(name, value, len(self.analysis.steps))
 
     # -- memory --------------------------------------------------------------------------------------------------
     def _free(self, number: int) -> None:
@@ -160,21 +171,46 @@ class _Lowering:
             if not needed:
                 self.ahead.append(value)
             home = self._new(value, VMEM, f"load for step {value.first}")
-            rows = home.size // home.row_step
-            image = self._image(value, rows, home.row_step, home.row_step)
-            self.loaded[value.name] = image
-            setup = self._dma(Unit.LD, home.size, 1, home.size)
-            self._transfer(Op.HBM_READ_SLICE, Unit.LD, image, home, setup, reads=[], writes=[_span(home)])
+            pitch = home.row_step
+            image = self.loaded[value.name] = self._image(value, home.size // pitch, pitch, pitch)
+            for train in self._trains(image, value.by_rows):
+                setup = self._dma(Unit.LD, train.rows * pitch, 1, 0)
+                self._transfer(Op.HBM_READ_SLICE, Unit.LD, image, train, home, setup)
 
-    def _store(self, name: str, value: Value) -> None:
+    def _store_what_is_done(self, number: int) -> None:
+        """Store rows of results that no later step writes."""
+        for name, value in self.analysis.outputs.items():
+            if VMEM in self.placer.homes.get(value, {}) and any(step == number for step, _, _ in value.writes):
+                self._store(name, value, number)
+
+    def _store(self, name: str, value: Value, number: int) -> None:
+        """Store the rows of a result that step ``number`` was the last to write, and that are not stored."""
         home = self._home(value, VMEM, f"store of {name!r}")
         row_bytes = value.cols * (2 if value.bf16 else 4)
         if value.flipped:
             raise Unsupported(f"{value!r} is an operand of the array only")
-        image = self._image(value, value.rows, row_bytes, row_bytes)
-        self.stored[name] = image
-        setup = self._dma(Unit.ST, row_bytes, value.rows, home.row_step)
-        self._transfer(Op.HBM_WRITE_SLICE, Unit.ST, image, home, setup, reads=[_span(home)], writes=[])
+        if name not in self.stored:
+            image = self.stored[name] = self._image(value, value.rows, row_bytes, row_bytes)
+            self.unstored[name] = self._trains(image, len(value.writes) > 1)
+        image, left = self.stored[name], []
+        for train in self.unstored[name]:
+            later = (step > number and first < train.first + train.rows and train.first < end
+                     for step, first, end in value.writes)  # fmt: skip
+            if any(later):
+                left.append(train)
+                continue
+            setup = self._dma(Unit.ST, row_bytes, train.rows, home.row_step)
+            self._transfer(Op.HBM_WRITE_SLICE, Unit.ST, image, train, home, setup)
+        self.unstored[name] = left
+
+    def _trains(self, image: Image, cut: bool) -> list[_Train]:
+        """An image's rows in trains that begin at slices: one, or at most eight of 16 slices or more."""
+        step = image.rows
+        if cut:
+            size = self.config.slice_bytes
+            whole = size // math.gcd(size, image.pitch)
+            step = round_up(max(ceil_div(image.rows, 8), ceil_div(16 * size, image.pitch)), whole)
+        return [_Train(at, min(step, image.rows - at)) for at in range(0, image.rows, step)]
 
     def _image(self, value: Value, rows: int, row_bytes: int, pitch: int) -> Image:
         slices = ceil_div(rows * pitch, self.config.slice_bytes)
@@ -193,13 +229,15 @@ class _Lowering:
         fields = (("unit", int(unit)), ("row_bytes", row_bytes), ("rows", rows), ("pitch", pitch))
         return Setup((Op.DMA_SHAPE, unit), Op.DMA_SHAPE, fields)
 
-    def _transfer(self, op: Op, unit: Unit, image: Image, home: Home, setup: Setup, *, reads: list[Span],
-                  writes: list[Span]) -> None:  # fmt: skip
-        if image.slices >= 1 << 16:
-            raise Unsupported(f"{image.value!r} has {image.slices} slices, and a train takes 65535")
-        addresses = {"hbm": Address(image.first, param=True), "vmem": Address(home.addr)}
-        word = Word(op, unit, {"count": image.slices}, addresses, (setup,), note=image.value.name)
-        self.hazards.add(Access(word, word, reads, writes))
+    def _transfer(self, op: Op, unit: Unit, image: Image, train: _Train, home: Home, setup: Setup) -> None:
+        size, at = self.config.slice_bytes, home.addr + train.first * home.row_step
+        count = ceil_div(train.rows * image.pitch, size)
+        if count >= 1 << 16:
+            raise Unsupported(f"{image.value!r} has {count} slices, and a train takes 65535")
+        addresses = {"hbm": Address(image.first + train.first * image.pitch // size, param=True), "vmem": Address(at)}
+        word = Word(op, unit, {"count": count}, addresses, (setup,), note=image.value.name)
+        span = [Span(VMEM, at, at + train.rows * home.row_step)]
+        self.hazards.add(Access(word, word, *(([], span) if unit is Unit.LD else (span, []))))
         self.nodes.append(word)
 
     # -- matmul --------------------------------------------------------------------------------------------------

@@ -54,6 +54,10 @@ class Value:
         Of an input: some of what came from outside is read.
     flipped
         Of an input: it lies transposed in memory, by the host, because the array takes it so.
+    by_rows
+        Steps read some of its rows.
+    writes
+        Number of each step that writes it, first row, one past the last.
     """
 
     name: str
@@ -68,6 +72,8 @@ class Value:
     partners: list[Value] = field(default_factory=list)
     loaded: bool = False
     flipped: bool = False
+    by_rows: bool = False
+    writes: list[tuple[int, int, int]] = field(default_factory=list)
     uses: set[str] = field(default_factory=set)
     covered: np.ndarray | None = None
 
@@ -264,6 +270,7 @@ class _Names:
         if value.first < 0:
             value.first = self.number
         value.uses.add(how)
+        value.by_rows |= how in ("walk", "a") and view.rows * view.step < value.rows
         if how in ("walk", "row") and not view.aligned(self.lanes):
             value.needs.add(VMEM)
         self.read(view)
@@ -301,6 +308,7 @@ class _Names:
         """What a step writes: a new value, or (a part, or ``inside``) a view of one that is there."""
         if isinstance(dst, str) and not inside:
             value = self.now[dst] = Value(dst, rows, cols, vector, bf16, origin, self.number, self.number)
+            value.writes.append((self.number, 0, rows))
             return View(value, 0, rows, 0, cols)
         view = self._view(dst)
         value = view.value
@@ -318,6 +326,7 @@ class _Names:
             value.first = self.number
         value.last = self.number
         value.uses.add("part")
+        value.writes.append((self.number, view.row, view.row + rows * view.step))
         if origin == "pass" and not view.aligned(self.lanes):
             value.needs.add(VMEM)
         return view
