@@ -21,9 +21,11 @@ _VALUE = int.from_bytes(TRIGGER, "little")
 def _failing(m: Module, trigger: Value, read: Value) -> Value:
     """Whether it does not answer now: for a while from the first read behind the trigger on, that read included."""
     armed, left = Signal(), Signal(range(PAUSE + 1))
+    before = Signal()  # pins may keep what they had last
+    m.d.sync += before.eq(trigger)
     with m.If(left != 0):
         m.d.sync += left.eq(left - 1)
-    with m.Elif(trigger):
+    with m.Elif(trigger & ~before):
         m.d.sync += armed.eq(1)
     with m.Elif(armed & read):
         m.d.sync += [armed.eq(0), left.eq(PAUSE)]
