@@ -81,6 +81,15 @@ def test_many_rows(unit, seed):
         random_works(unit, np.random.default_rng([seed, number, 1]), rows=100, blocks=1 + number % 3)
 
 
+@pytest.mark.parametrize("alu", ("first", "second"))
+def test_column_of_many_rows(unit, alu, seed):
+    """More values than are kept, for several blocks each."""
+    mode = {"store": 1, f"use_{alu}": 1, f"{alu}_op": AluOp.ADD, f"{alu}_b": Operand.COLUMN}
+    places = {Stream.SOURCE: vmem_at(0, 3, Format.INT8), Stream.COLUMN: Place(0),
+              Stream.RESULT: vmem_at(2000, 3, Format.INT8)}  # fmt: skip
+    check(unit, [VectorPass(150, 3, C, mode, places)], np.random.default_rng(seed))
+
+
 @pytest.mark.parametrize("port", PORTS)
 def test_a_port_that_hardly_gives(unit, port, seed):
     """Whatever holds a pass up, all that is under way finds room: blocks, values, operands of either ALU."""
