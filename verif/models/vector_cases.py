@@ -124,8 +124,11 @@ def _odd(rng: np.random.Generator) -> Iterator[Case]:
         Pass(Part("z", 3, 11), first=Alu(AluOp.ADD, Part(Row("row"), 5, 13)), dst="part"),
         Pass("i", first=Alu(AluOp.I_TO_FP32), dst="i"),
         Pass("c", first=Alu(AluOp.MUL, "i"), dst="ci"),
+        Pass(Part("x", 0, 5), first=Alu(AluOp.NEG), dst=Part("y0", 8, 13)),  # the rest of y0 stays
     ]  # fmt: skip
-    yield Case("stages", steps, given, outputs=("y", "z", "part", "i", "ci"))
+    yield Case("stages", steps, given, outputs=("y", "z", "part", "i", "ci", "y0"))
+    steps = [Pass(Part("x", 0, 5), first=Alu(AluOp.NEG), dst=Part("y0", 8, 13))]
+    yield Case("a part", steps, {"x": x, "y0": y}, outputs=("y0",))
     a, b = to_bf16(rows_of(rng, 7, 20)), to_bf16(rows_of(rng, 20, 15))
     steps = [
         Matmul("p", "a", "b"), Matmul("t", "a", "bt", transposed=True),

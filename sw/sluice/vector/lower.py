@@ -100,11 +100,11 @@ class _Lowering:
         self.loaded: dict[str, Image] = {}
         self.stored: dict[str, Image] = {}
         self.slices = self.lane_cycles = 0
-        self.waiting = [value for value in analysis.inputs if value.loaded]
         self.live: list[Value] = []
         self.unstored: dict[str, list[_Train]] = {}
-        self.ahead: list[Value] = []
+        self.ahead: list[int] = []
         self.last_product: list[Home] = []
+        self.waiting = self._loads()
 
     def run(self) -> None:
         for value in self.analysis.inputs:
@@ -160,22 +160,34 @@ class _Lowering:
 
     # -- HBM -----------------------------------------------------------------------------------------------------
     def _load(self, number: int) -> None:
-        """Load what step ``number`` needs, and a few tensors ahead."""
-        self.ahead = [value for value in self.ahead if value.first > number]
+        """Load what step ``number`` needs, and a few trains ahead."""
+        self.ahead = [first for first in self.ahead if first > number]
         while self.waiting:
-            value = self.waiting[0]
-            needed = value.first <= number
-            if not needed and (len(self.ahead) >= self.early or not self.placer.fits(value, VMEM)):
+            first, _, _, value, train = self.waiting[0]
+            needed, placed = first <= number, value.name in self.loaded
+            if not needed and (len(self.ahead) >= self.early or not (placed or self.placer.fits(value, VMEM))):
                 return
             self.waiting.pop(0)
             if not needed:
-                self.ahead.append(value)
-            home = self._new(value, VMEM, f"load for step {value.first}")
-            pitch = home.row_step
-            image = self.loaded[value.name] = self._image(value, home.size // pitch, pitch, pitch)
-            for train in self._trains(image, value.by_rows):
-                setup = self._dma(Unit.LD, train.rows * pitch, 1, 0)
-                self._transfer(Op.HBM_READ_SLICE, Unit.LD, image, train, home, setup)
+                self.ahead.append(first)
+            if not placed:
+                home = self._new(value, VMEM, f"load for step {first}")
+                self.loaded[value.name] = self._image(value, home.size // home.row_step, home.row_step, home.row_step)
+            home, image = self.placer.homes[value][VMEM], self.loaded[value.name]
+            setup = self._dma(Unit.LD, train.rows * home.row_step, 1, 0)
+            self._transfer(Op.HBM_READ_SLICE, Unit.LD, image, train, home, setup)
+
+    def _loads(self) -> list[tuple[int, int, int, Value, _Train]]:
+        """Trains in the order of their first use, the smaller first: step, bytes, number of the value, and what."""
+        out = []
+        for order, value in enumerate(v for v in self.analysis.inputs if v.loaded):
+            form = self.placer.shape(value, VMEM)
+            for train in self._trains(form.size // form.row_step, form.row_step, value.by_rows):
+                uses = [step for step, first, end in value.reads + value.writes
+                        if value.flipped or (first < train.first + train.rows and train.first < end)]  # fmt: skip
+                first = min(uses, default=len(self.analysis.steps))
+                out.append((first, train.rows * form.row_step, order, value, train))
+        return sorted(out, key=lambda entry: (entry[0], entry[1], entry[2], entry[4].first))
 
     def _store_what_is_done(self, number: int) -> None:
         """Store rows of results that no later step writes."""
@@ -191,7 +203,7 @@ class _Lowering:
             raise Unsupported(f"{value!r} is an operand of the array only")
         if name not in self.stored:
             image = self.stored[name] = self._image(value, value.rows, row_bytes, row_bytes)
-            self.unstored[name] = self._trains(image, len(value.writes) > 1)
+            self.unstored[name] = self._trains(image.rows, image.pitch, len(value.writes) > 1)
         image, left = self.stored[name], []
         for train in self.unstored[name]:
             later = (step > number and first < train.first + train.rows and train.first < end
@@ -203,14 +215,14 @@ class _Lowering:
             self._transfer(Op.HBM_WRITE_SLICE, Unit.ST, image, train, home, setup)
         self.unstored[name] = left
 
-    def _trains(self, image: Image, cut: bool) -> list[_Train]:
+    def _trains(self, rows: int, pitch: int, cut: bool) -> list[_Train]:
         """An image's rows in trains that begin at slices: one, or at most eight of 16 slices or more."""
-        step = image.rows
+        step = rows
         if cut:
             size = self.config.slice_bytes
-            whole = size // math.gcd(size, image.pitch)
-            step = round_up(max(ceil_div(image.rows, 8), ceil_div(16 * size, image.pitch)), whole)
-        return [_Train(at, min(step, image.rows - at)) for at in range(0, image.rows, step)]
+            whole = size // math.gcd(size, pitch)
+            step = round_up(max(ceil_div(rows, 8), ceil_div(16 * size, pitch)), whole)
+        return [_Train(at, min(step, rows - at)) for at in range(0, rows, step)]
 
     def _image(self, value: Value, rows: int, row_bytes: int, pitch: int) -> Image:
         slices = ceil_div(rows * pitch, self.config.slice_bytes)

@@ -56,8 +56,8 @@ class Value:
         Of an input: it lies transposed in memory, by the host, because the array takes it so.
     by_rows
         Steps read some of its rows.
-    writes
-        Number of each step that writes it, first row, one past the last.
+    reads, writes
+        Number of each step that reads (writes) it, first row, one past the last.
     """
 
     name: str
@@ -73,6 +73,7 @@ class Value:
     loaded: bool = False
     flipped: bool = False
     by_rows: bool = False
+    reads: list[tuple[int, int, int]] = field(default_factory=list)
     writes: list[tuple[int, int, int]] = field(default_factory=list)
     uses: set[str] = field(default_factory=set)
     covered: np.ndarray | None = None
@@ -270,6 +271,7 @@ class _Names:
         if value.first < 0:
             value.first = self.number
         value.uses.add(how)
+        value.reads.append((self.number, view.row, view.row + view.rows * view.step))
         value.by_rows |= how in ("walk", "a") and view.rows * view.step < value.rows
         if how in ("walk", "row") and not view.aligned(self.lanes):
             value.needs.add(VMEM)
