@@ -62,6 +62,12 @@ _HOST = "unit/test_host.py::test_host[narrow]"
 _FIXED = "unit/arith/test_fixed.py::test_requant_fixed"
 _CLAMP = "unit/arith/test_clamp.py::test_zero_point_clamp"
 _VPU = "unit/vpu/test_vpu.py::test_vpu[odd-loop]"
+_FLOAT_UNIT = "unit/vpu/test_float_unit.py::test_random_works"
+_FLOAT_COLUMN = "unit/vpu/test_float_unit.py::test_column_of_many_rows[first]"
+_FLOAT_PORT = "unit/vpu/test_float_unit.py::test_a_port_that_hardly_gives"
+_FLOAT_GROUP = "unit/vpu/test_float_unit.py::test_short_groups_with_a_reduction"
+_FLOAT_FAULT = "unit/vpu/test_float_unit.py::test_faults"
+_ACC_WRITE = "unit/test_accumulator_writes.py::test_writes"
 _COUNTERS = "unit/test_counters.py::test_counters"
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -422,5 +428,70 @@ MUTATIONS: tuple[Mutation, ...] = (
         "with m.Elif(begun), m.Switch(self.mxu):",
         "with m.Elif(1), m.Switch(self.mxu):",
         _COUNTERS,
+    ),
+    # -- vector unit of bf16
+    Mutation("block promised a cycle early", "vpu/fetch.py", "pushed.eq(blocks.w_en)", "pushed.eq(asked)", _FLOAT_UNIT),
+    Mutation(
+        "second access of a block at the first one's place",
+        "vpu/fetch.py",
+        "vmem.req.payload.addr.eq(walk.at + Mux(second, width, 0))",
+        "vmem.req.payload.addr.eq(walk.at)",
+        _FLOAT_UNIT,
+    ),
+    Mutation(
+        "shared vector taken for each row",
+        "vpu/float_unit.py",
+        "fetch.call.eq(issue & used[s] & (~shared | walk.last_row))",
+        "fetch.call.eq(issue & used[s])",
+        _FLOAT_UNIT,
+    ),
+    Mutation(
+        "rows in blocks not kept apart",
+        "vpu/float_unit.py",
+        "apart.eq(~(mode.use_reduce & Cat(recent).any()))",
+        "apart.eq(1)",
+        f"{_FLOAT_GROUP}[3]",
+    ),
+    Mutation(
+        "rows stored without room",
+        "vpu/float_unit.py",
+        "(~mode.store | (blocks_out != RESULT_BLOCKS))",
+        "1",
+        f"{_FLOAT_PORT}[result]",
+    ),
+    Mutation(
+        "values reduced without room",
+        "vpu/float_unit.py",
+        "(~(mode.use_reduce & walk.last_block) | (values_out != values))",
+        "1",
+        f"{_FLOAT_PORT}[acc_write]",
+    ),
+    Mutation(
+        "column's values dropped with the first block",
+        "vpu/float_unit.py",
+        "issue & walk.last_row & walk.last_block,",
+        "issue & walk.last_row,",
+        _FLOAT_COLUMN,
+    ),
+    Mutation(
+        "values of the row before in a packed row",
+        "vpu/results.py",
+        "m.d.sync += row.eq(values.r_data)",
+        "m.d.sync += row.word_select(0, 32).eq(values.r_data)",
+        _FLOAT_UNIT,
+    ),
+    Mutation(
+        "byte behind VMEM written",
+        "vpu/results.py",
+        "beyond.eq(Mux(self.to_vmem, end > config.vmem_bytes,",
+        "beyond.eq(Mux(self.to_vmem, end > config.vmem_bytes + 1,",
+        f"{_FLOAT_FAULT}[result, vmem]",
+    ),
+    Mutation(
+        "vector unit's row lost to the array's",
+        "accumulator.py",
+        "self.write.req.ready.eq(~(written & (write_upper == stored_upper)))",
+        "self.write.req.ready.eq(1)",
+        _ACC_WRITE,
     ),
 )
