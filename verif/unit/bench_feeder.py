@@ -98,7 +98,7 @@ class Bench:
                 self.expected.append((int(swap and number == 0), row.astype(np.int8).tobytes()))
         dut = self.dut
         dut.start__valid.value = 1
-        dut.start__payload.value = bits(start_layout(), {"vmem": vmem, "swap": swap, "pc": pc})
+        dut.start__payload.value = bits(start_layout(CONFIG), {"vmem": vmem, "swap": swap, "pc": pc})
         await RisingEdge(dut.clk)
         while not int(dut.start__ready.value):
             await RisingEdge(dut.clk)
