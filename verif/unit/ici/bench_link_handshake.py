@@ -157,3 +157,7 @@ async def other_ends(dut):
         assert dead(dut, reason)
         dut.rst.value = 1
         await wait(dut, 1)
+    await begin(dut)  # also before it is up
+    dut.close.value = 1
+    await wait(dut, 1)
+    assert dead(dut, Reason.CLOSED)

@@ -324,6 +324,16 @@ async def parameters_are_complete_as_a_pass_ends(dut) -> None:
 
 
 @cocotb.test()
+async def sync_gives_its_tokens(dut) -> None:
+    bench = await start(dut, refuse=0.5, stream="sync")
+    for _ in range(8):
+        await bench.op(Op.SYNC, {"unit": Unit.VPU}, wait=1 << Unit.ST, signal=1 << Unit.LD)
+    for _ in range(40):
+        await RisingEdge(dut.clk)
+    assert bench.given == [1 << Unit.LD] * 8 and bench.finished == list(range(1, 9)) and not bench.faults
+
+
+@cocotb.test()
 async def faults_name_the_place(dut) -> None:
     """Sources, results and parameters beyond the end: the unit says so, writes nothing, and is idle again."""
     bench = await start(dut, refuse=0.2, stream="faults")
