@@ -18,9 +18,10 @@ ARGS ?=
 # Recipes use the environment's own programs by path, so that nothing depends on an activated shell.
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
-# The tests that count what they reach: benches of the hardware's files, which verif/unit mirrors, and random programs.
+# The tests that count what they reach: benches of the hardware's files, which verif/unit mirrors (emit holds none), and
+# random programs.
 covering = $(filter-out %/test_random_programs.py %/test_harness.py,$(wildcard verif/unit/test_*.py)) \
-	$(wildcard $(patsubst hw/sluice_hw/%/,verif/unit/%,$(filter-out %/__pycache__/,$(wildcard hw/sluice_hw/*/)))) \
+	$(wildcard $(patsubst hw/sluice_hw/%/,verif/unit/%,$(filter-out %/__pycache__/ %/emit/,$(wildcard hw/sluice_hw/*/)))) \
 	verif/system/test_random_programs.py
 waves_on := $(filter-out 0 no off false,$(WAVES))
 waves_window := $(if $(findstring :,$(WAVES)),=$(WAVES))
