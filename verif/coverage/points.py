@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -94,18 +95,22 @@ def _lines(text: str) -> int:
     return sum(end[-1] - end[0] + 1 for end in ends)
 
 
+_POINT = re.compile(
+    r"C '.*\x01l\x02(\d+)\x01n\x02(\d+)\x01.*\x01page\x02v_(\w+)/([^\x01]*)"
+    r"\x01o\x02([^\x01]*)(?:\x01S\x02([^\x01]*))?.*' (\d+)"
+)
+
+
 def _hit(line: str) -> Hit | None:
     """A line of a ``coverage.dat`` file."""
-    match = re.fullmatch(r"C '(.*)' (\d+)", line)
+    match = _POINT.fullmatch(line)
     if not match:
         return None
-    fields = dict(part.split("\x02", 1) for part in match[1].split("\x01") if "\x02" in part)
-    kind, _, module = fields["page"].removeprefix("v_").partition("/")
-    comment = fields.get("o", "")
+    number, column, kind, module, comment, lines, count = match.groups()
     if (kind, comment) == ("branch", "if"):
         kind = "line"
-    size = max(1, _lines(fields.get("S", ""))) if kind == "line" else 1
-    return Hit(module, int(fields["l"]), int(fields["n"]), kind, comment, int(match[2]), size)
+    size = max(1, _lines(lines or "")) if kind == "line" else 1
+    return Hit(module, int(number), int(column), kind, comment, int(count), size)
 
 
 def read_points(path: Path) -> list[Hit]:
@@ -149,10 +154,11 @@ def structural(report: Path) -> list[Module]:
         hit = _hit(line)
         if hit is None or hit.kind not in KINDS:
             return None
-        part = next((p for p in _modules_of(model) if p[0] <= hit.line <= p[1]), None)
-        if part is None:
+        parts = _modules_of(model)
+        at = bisect_right(parts, hit.line, key=lambda part: part[0]) - 1
+        if at < 0 or hit.line > parts[at][1]:
             return None
-        start, _, short, text = part
+        start, _, short, text = parts[at]
         if _NEVER.search(text[hit.line - start]):
             return None
         if (model, start) not in digests:
