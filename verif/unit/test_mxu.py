@@ -38,12 +38,13 @@ def verilog(rows: int, cols: int, emission: str, latency: int = 0, dtype: str = 
     return verilog_of(Mxu(config, emission=emission), name="mxu")
 
 
-def run(rows: int, cols: int, emission: str, tests, latency: int = 0, dtype: str = "bf16", **env: str) -> None:
+def run(rows: int, cols: int, emission: str, tests, latency: int = 0, dtype: str = "bf16", opt: str = "-O1",
+        **env: str) -> None:  # fmt: skip
     """With `latency`, on bf16 or both types."""
     kind = {"DTYPE": dtype, "PE_LATENCY": str(latency)} if latency else {}
     name = f"mxu_{rows}x{cols}_{emission}" + f"_{dtype.replace('+', '_')}_l{latency}" * bool(kind)
     run_verilog(
-        verilog(rows, cols, emission, latency, dtype), BENCH, name=name, top="mxu", testcases=tests,
+        verilog(rows, cols, emission, latency, dtype), BENCH, name=name, top="mxu", testcases=tests, opt=opt,
         env={"ROWS": str(rows), "COLS": str(cols), "ACC_BYTES": str(acc_bytes(cols)), **kind, **env})
 
 
@@ -80,7 +81,7 @@ BOTH = ("types_by_turns", "int8_over_the_longest_k")
 ])
 def test_both_types(rows: int, cols: int, emission: str, latency: int) -> None:
     some = ("random_walks", "short_passes_add_to_the_same_rows") if emission == "structural" else ()
-    run(rows, cols, emission, BOTH + some, latency, "int8+bf16")
+    run(rows, cols, emission, BOTH + some, latency, "int8+bf16", opt="-O0")
 
 
 @pytest.mark.soak

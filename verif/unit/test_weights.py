@@ -28,7 +28,7 @@ def test_loader(rows: int, cols: int) -> None:
 def test_loader_of_bf16(rows: int, cols: int, emission: str) -> None:
     config = preset("tiny").replace(name="test", rows=rows, cols=cols, dtype="bf16", acc_bytes=64 * cols)
     run_bench(WeightLoader(config, emission), "verif.unit.bench_weights", name=f"weights_bf16_{rows}x{cols}",
-              testcases=DIRECT + TRANSPOSED, env={"ROWS": str(rows), "COLS": str(cols), "DTYPE": "bf16"})
+              testcases=DIRECT + TRANSPOSED, opt="-O0", env={"ROWS": str(rows), "COLS": str(cols), "DTYPE": "bf16"})
 
 
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
