@@ -87,6 +87,8 @@ def shape_setup(rows: int, cols: int, lanes: int, mask: Mask | None) -> Setup:
         raise Unsupported(f"a pass takes up to 65535 rows of up to 1023 blocks of {lanes}, not {rows} of {blocks}")
     fields = {"rows": rows, "blocks": blocks, "tail": cols - (blocks - 1) * lanes}
     if mask is not None:
+        if not (-(1 << 23) <= mask.base < 1 << 23 and -(1 << 16) <= mask.step < 1 << 16):
+            raise Unsupported(f"a mask's base must be within 2**23 and its step within 2**16, not {mask}")
         fields |= {"masked": 1, "mask_base": mask.base, "mask_step": mask.step}
     return Setup((Op.PASS_SHAPE,), Op.PASS_SHAPE, tuple(fields.items()))
 

@@ -10,7 +10,7 @@ from sluice.compiler.errors import CompileError, DoesNotFit, ProgramTooLong, Uns
 from sluice.errors import UsageError
 from sluice.golden import transformer
 from sluice.golden.vector_ops import AluOp, Reduction
-from sluice.golden.vector_program import Alu, Column, Matmul, Part, Pass, Reduce, Row, Space
+from sluice.golden.vector_program import Alu, Column, Mask, Matmul, Part, Pass, Reduce, Row, Space
 from sluice.runtime import Device
 from sluice.vector import Tensor, compile_program
 from sluice_hw import isa
@@ -86,6 +86,7 @@ def test_operands():
     refused([both], x, "one column beside its source")
     over = Pass("x", first=Alu(AluOp.ADD, Part("y", 0, 3)), dst=Part("y", 0, 3))
     refused([over], x, "it writes over 'y' .* while it reads it as an operand")
+    refused([Pass("x", dst="r", mask=Mask(1 << 23))], x, r"step 0, .* a mask's base must be within 2\*\*23")
     shift = Pass(Part("x", 0, 2), dst=Part("x", 1, 3))
     refused([shift], x, "it writes over other rows or columns of 'x'")
 
