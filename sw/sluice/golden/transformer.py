@@ -153,7 +153,8 @@ def attention(q: str | Part, k: str | Part, v: str | Part, dst: str, *, size: in
         Query i sees the keys 0 to ``past`` + i.
     queries, at_once
         Take ``at_once`` of the ``queries`` at a time, so that the array works on some while the vector unit does on
-        others. The bits are the same.
+        others. Causal ones take the keys up to the last that one of them sees: there must be ``past`` + ``queries``.
+        The bits are the same (as long as keys and values are finite that no query sees).
 
     Raises
     ------
@@ -176,8 +177,13 @@ def attention(q: str | Part, k: str | Part, v: str | Part, dst: str, *, size: in
     starts = list(range(0, queries, at_once))
     rows = {start: Part(q, 0, size, rows=(start, min(start + at_once, queries))) for start in starts}
 
+    def seen(tensor: str | Part, start: int) -> str | Part:
+        """Rows of k or v up to the last that counts."""
+        last = past + min(start + at_once, queries)
+        return Part(tensor, 0, size, rows=(0, max(1, last))) if causal else tensor
+
     def score(start: int) -> Matmul:
-        return Matmul(f"{dst}.scores{start}", rows[start], k, transposed=True)
+        return Matmul(f"{dst}.scores{start}", rows[start], seen(k, start), transposed=True)
 
     program: list[Step] = [Space(dst, queries, size), score(0)]
     for number, start in enumerate(starts):
@@ -185,7 +191,7 @@ def attention(q: str | Part, k: str | Part, v: str | Part, dst: str, *, size: in
             program.append(score(starts[number + 1]))
         scores, weights = f"{dst}.scores{start}", f"{dst}.weights{start}"
         program += softmax(scores, weights, scale=scale, mask=keys(start), bf16=True)
-        program.append(Matmul(Part(dst, 0, size, rows=rows[start].rows), weights, v))
+        program.append(Matmul(Part(dst, 0, size, rows=rows[start].rows), weights, seen(v, start)))
     return program
 
 
