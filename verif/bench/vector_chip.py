@@ -29,11 +29,11 @@ from sluice.asm import Builder, Program
 from sluice.golden import transformer
 from sluice.golden.vector_program import Part, Step
 from sluice.runtime import Device, RunReport
+from sluice.vector.layer import random_weights, rows_of, to_bf16
 from sluice_hw.config import ChipConfig, preset
 from sluice_hw.functions import Function
 from sluice_hw.isa import Format, Op, Operand, Source, Stream
 from sluice_hw.vector_ops import AluOp, Reduction
-from verif.models.encoder import layer_weights, rows_of, to_bf16
 from verif.models.minilm import PACKAGE, MiniLm
 from verif.models.vector_cases import Case, encoder_case, golden_results
 
@@ -187,7 +187,7 @@ def _waits(report: RunReport) -> str:
 def _layer_case(sequence: int) -> Case:
     rng = np.random.default_rng(sequence)
     if importlib.util.find_spec(PACKAGE) is None:
-        return encoder_case(rows_of(rng, sequence, 384, 1.0), layer_weights(rng, 384), 12, lanes=CONFIG.cols)
+        return encoder_case(rows_of(rng, sequence, 384, 1.0), random_weights(rng, 384), 12, lanes=CONFIG.cols)
     model = MiniLm()
     tokens = np.concatenate([[101], rng.integers(1_000, 30_000, sequence - 1)])
     return encoder_case(model.embed(tokens), model.layer(0), model.HEADS, lanes=CONFIG.cols)

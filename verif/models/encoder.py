@@ -1,4 +1,4 @@
-"""Random inputs and weights for transformers' operations."""
+"""An encoder layer in float64."""
 
 from __future__ import annotations
 
@@ -6,36 +6,8 @@ import numpy as np
 
 from sluice.golden.function_errors import exact
 from sluice.golden.functions import Function
-from sluice.golden.numerics_float import fp32_from_bits
-from sluice.golden.transformer import ENCODER_WEIGHTS
-from sluice.golden.vector_ops import AluOp, alu
 
-__all__ = ["layer64", "layer_weights", "rows_of", "to_bf16"]
-
-
-def rows_of(rng: np.random.Generator, rows: int, cols: int, size: float = 3.0) -> np.ndarray:
-    """Normally distributed fp32 values."""
-    return (rng.standard_normal((rows, cols)) * size).astype(np.float32)
-
-
-def to_bf16(x: np.ndarray) -> np.ndarray:
-    """fp32 values rounded to bf16."""
-    return fp32_from_bits(alu(AluOp.TO_BF16, x.astype(np.float32)))
-
-
-def layer_weights(rng: np.random.Generator, hidden: int) -> dict[str, np.ndarray]:
-    """Random weights of an encoder layer, sized so that values stay about 1."""
-    shapes = {"query": (hidden, hidden), "key": (hidden, hidden), "value": (hidden, hidden), "mix": (hidden, hidden),
-              "up": (4 * hidden, hidden), "down": (hidden, 4 * hidden)}  # fmt: skip
-    out = {}
-    for name, shape in shapes.items():
-        out[name] = rows_of(rng, *shape, shape[1] ** -0.5)
-        out[f"{name}.bias"] = rows_of(rng, 1, shape[0], 0.1)[0]
-        if name in ("mix", "down"):
-            out[f"{name}.gamma"] = 1 + rows_of(rng, 1, hidden, 0.1)[0]
-            out[f"{name}.beta"] = rows_of(rng, 1, hidden, 0.1)[0]
-    assert set(out) == set(ENCODER_WEIGHTS)
-    return out
+__all__ = ["layer64"]
 
 
 def layer64(x: np.ndarray, weights: dict[str, np.ndarray], heads: int, eps: float = 1e-12) -> np.ndarray:

@@ -12,8 +12,8 @@ from sluice.golden.columns import column_sum, depthwise
 from sluice.golden.vector_ops import AluOp, Reduction
 from sluice.golden.vector_program import Alu, Column, Mask, Matmul, Part, Pass, Reduce, Row, Step, run
 from sluice.vector import Tensor, VectorProgram, compile_program
+from sluice.vector.layer import random_weights, rows_of, to_bf16
 from sluice_hw.config import ChipConfig
-from verif.models.encoder import layer_weights, rows_of, to_bf16
 
 __all__ = ["TINY", "WIDE", "Case", "cases", "encoder_case", "golden_results"]
 
@@ -104,8 +104,8 @@ def cases(seed: int) -> Iterator[Case]:
         yield Case(f"depthwise by {stride}", steps, inputs, ("x",))
     yield from _odd(rng)
     for causal in (False, True):
-        yield encoder_case(rows_of(rng, 5, 12, 1.0), layer_weights(rng, 12), 3, causal=causal)
-    yield encoder_case(rows_of(rng, 24, 8, 1.0), layer_weights(rng, 8), 2, lanes=24)
+        yield encoder_case(rows_of(rng, 5, 12, 1.0), random_weights(rng, 12), 3, causal=causal)
+    yield encoder_case(rows_of(rng, 24, 8, 1.0), random_weights(rng, 8), 2, lanes=24)
 
 
 def _norm_of_rows(rows: tuple[int, int], dst: str) -> list[Step]:

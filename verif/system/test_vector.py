@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from sluice.runtime import Device
+from sluice.vector.layer import random_weights, rows_of
 from sluice_hw.config import ChipConfig, preset
 from verif.harness import open_chip
-from verif.models.encoder import layer64, layer_weights, rows_of
+from verif.models.encoder import layer64
 from verif.models.minilm import PACKAGE, MiniLm
 from verif.models.vector_cases import TINY, WIDE, Case, cases, encoder_case, golden_results
 
@@ -44,7 +45,7 @@ def check_layers(device: Device, seed: int, weights: str, sequences: Iterable[in
     rng = np.random.default_rng(seed)
     for sequence in sequences:
         if weights == "random":
-            x, w, heads = rows_of(rng, sequence, 384, 1.0), layer_weights(rng, 384), 12
+            x, w, heads = rows_of(rng, sequence, 384, 1.0), random_weights(rng, 384), 12
         else:
             model = MiniLm()
             tokens = np.concatenate([[101], rng.integers(1_000, 30_000, sequence - 1)])

@@ -19,12 +19,12 @@ __all__ = ["main", "parser"]
 
 def parser() -> argparse.ArgumentParser:
     """The argument parser with all subcommands."""
-    from . import asm, estimate, info, matmul, run, sim, verilog
+    from . import asm, estimate, info, layer, matmul, run, sim, verilog
 
     top = argparse.ArgumentParser(prog="sluice", description="An open TPU: assemble, compile, simulate, check.")
     top.add_argument("--version", action="version", version=f"sluice {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (sim, matmul, run, estimate, asm, verilog, info):
+    for module in (sim, matmul, layer, run, estimate, asm, verilog, info):
         module.add_commands(commands)
     for command in set(commands.choices.values()):
         command.add_argument("--debug", action="store_true", help="show traceback and state of the chip")

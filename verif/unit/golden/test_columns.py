@@ -9,7 +9,7 @@ from sluice.golden.columns import column_sum, depthwise, depthwise_rows
 from sluice.golden.numerics_float import fp32_from_bits
 from sluice.golden.vector_ops import AluOp
 from sluice.golden.vector_program import Pass, run
-from verif.models.encoder import rows_of
+from sluice.vector.layer import rows_of
 
 U = 2.0**-24
 

@@ -17,7 +17,8 @@ from sluice.golden.functions import Function
 from sluice.golden.numerics_float import fp32_from_bits
 from sluice.golden.vector_ops import AluOp
 from sluice.golden.vector_program import Alu, Column, Mask, Matmul, Part, Pass, Row, run
-from verif.models.encoder import layer64, layer_weights, rows_of, to_bf16
+from sluice.vector.layer import random_weights, rows_of, to_bf16
+from verif.models.encoder import layer64
 from verif.models.minilm import PACKAGE, MiniLm
 
 U = 2.0**-24
@@ -256,7 +257,7 @@ def check_layer(x: np.ndarray, w: dict[str, np.ndarray], heads: int, lanes: int)
 @pytest.mark.parametrize("sequence", (1, 5))
 def test_encoder_layer(sequence, seed):
     rng = np.random.default_rng([seed, sequence])
-    error = check_layer(rows_of(rng, sequence, 48, 1.0), layer_weights(rng, 48), 4, 16)
+    error = check_layer(rows_of(rng, sequence, 48, 1.0), random_weights(rng, 48), 4, 16)
     assert error <= 1e-2, error
 
 
@@ -264,7 +265,7 @@ def test_encoder_layer(sequence, seed):
 @pytest.mark.parametrize("sequence", (1, 17, 32, 128))
 def test_encoder_layer_of_bert_shape(sequence, seed):
     rng = np.random.default_rng([seed, sequence])
-    error = check_layer(rows_of(rng, sequence, 384, 1.0), layer_weights(rng, 384), 12, 128)
+    error = check_layer(rows_of(rng, sequence, 384, 1.0), random_weights(rng, 384), 12, 128)
     print(f"sequence {sequence}: {error:.5f}")
     assert error <= 1e-2, error
 

@@ -13,10 +13,10 @@ from sluice.golden.vector_ops import AluOp, Reduction
 from sluice.golden.vector_program import Alu, Column, Mask, Matmul, Part, Pass, Reduce, Row, Space
 from sluice.runtime import Device
 from sluice.vector import Tensor, compile_program
+from sluice.vector.layer import random_weights, rows_of
 from sluice_hw import isa
 from sluice_hw.config import preset
 from sluice_hw.isa import Op
-from verif.models.encoder import layer_weights, rows_of
 from verif.models.vector_cases import TINY, WIDE, cases, encoder_case
 from verif.unit.compiler.races import find_races
 
@@ -51,7 +51,7 @@ def _tokens(word: int) -> bool:
 def test_a_layer_is_short(sequence, seed):
     """Heads and tiles (132 of them) are loops, and setup is written where it changes."""
     rng = np.random.default_rng(seed)
-    program = encoder_case(rows_of(rng, sequence, 384, 1.0), layer_weights(rng, 384), 12).compile(preset("v2")).program
+    program = encoder_case(rows_of(rng, sequence, 384, 1.0), random_weights(rng, 384), 12).compile(preset("v2")).program
     assert len(program) <= 560
     ops = [isa.decode(word)[0] for word in program.words]
     assert ops.count(Op.FEED_SEGMENT) <= 10 and ops.count(Op.PULSE_ARRAY) <= 18

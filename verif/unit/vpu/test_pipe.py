@@ -11,8 +11,8 @@ from sluice.golden import transformer
 from sluice.golden.functions import Function
 from sluice.golden.vector_ops import AluOp, Reduction
 from sluice.golden.vector_program import Alu, Column, Mask, Pass, Reduce, Row, run
+from sluice.vector.layer import random_weights, rows_of, to_bf16
 from sluice_hw.vpu.pipe import FloatPipe
-from verif.models.encoder import layer_weights, rows_of, to_bf16
 from verif.models.pipe import PipeModel
 
 COLS = 3  # an uneven number: the tree of the reduction holds an identity
@@ -89,7 +89,7 @@ def test_attention(pipe, causal, seed):
 
 def test_encoder_layer(pipe, seed):
     rng = np.random.default_rng(seed)
-    weights = {f"w.{name}": to_bf16(w) if w.ndim == 2 else w for name, w in layer_weights(rng, 12).items()}
+    weights = {f"w.{name}": to_bf16(w) if w.ndim == 2 else w for name, w in random_weights(rng, 12).items()}
     x = to_bf16(rows_of(rng, 5, 12, 1.0))
     program = transformer.encoder_layer("x", "y", weights="w.", sequence=5, hidden=12, heads=2, causal=True)
     same(pipe, program, {"x": x, **weights})
