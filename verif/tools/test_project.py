@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -12,6 +13,34 @@ from verif.tools import licences
 from verif.tools.lock import LOCKS, ROOT, Pin, problems, read_lock
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+#: Imports each module in a process that has imported none of them; prints those that cannot be first.
+IMPORTS = """
+import importlib, os, sys
+import amaranth.lib.wiring, amaranth.lib.data, amaranth.lib.stream, amaranth.lib.fifo, numpy
+for name in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            print(name, error, flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.parametrize("package", ["hw/sluice_hw", "sw/sluice"])
+def test_each_module_can_be_imported_first(package):
+    """No import goes round in a circle, whichever module a program begins with."""
+    source = (ROOT / package).parent
+    files = [path.relative_to(source) for path in sorted((ROOT / package).rglob("*.py")) if path.stem != "__main__"]
+    names = [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in files]
+    assert len(names) > 50
+    done = subprocess.run([sys.executable, "-c", IMPORTS, *names], capture_output=True, text=True, check=True,
+                          env={**os.environ, "PYTHONPATH": f"{ROOT / 'hw'}:{ROOT / 'sw'}"})  # fmt: skip
+    assert done.stdout == ""
 
 
 def test_locks_agree_with_the_project():

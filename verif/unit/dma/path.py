@@ -7,7 +7,8 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from sluice_hw import isa
 from sluice_hw.config import ChipConfig
 from sluice_hw.dma import DmaLoad, DmaStore
-from sluice_hw.hbm import SliceArbiter, SliceMemory
+from sluice_hw.hbm.arbiter import SliceArbiter
+from sluice_hw.hbm.sram import SliceMemory
 from sluice_hw.interfaces import SlicePortSignature, UnitSignature, VmemReadSignature
 from sluice_hw.vmem import Vmem
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sluice_hw.hbm import SliceArbiter
+from sluice_hw.hbm.arbiter import SliceArbiter
 from verif.harness import run_bench
 from verif.unit.memory import CONFIGS
 

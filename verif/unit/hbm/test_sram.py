@@ -4,7 +4,7 @@ import pytest
 
 from sluice_hw.config import preset
 from sluice_hw.emit.verilog import to_verilog
-from sluice_hw.hbm import SliceMemory
+from sluice_hw.hbm.sram import SliceMemory
 from verif.harness import run_bench
 from verif.unit.memory import CONFIGS
 
