@@ -31,7 +31,7 @@ for name in sys.argv[1:]:
 """
 
 
-@pytest.mark.parametrize("package", ["hw/sluice_hw", "sw/sluice"])
+@pytest.mark.parametrize("package", ["hw/sluice_hw", pytest.param("sw/sluice", marks=pytest.mark.soak)])
 def test_each_module_can_be_imported_first(package):
     """No import goes round in a circle, whichever module a program begins with."""
     source = (ROOT / package).parent
