@@ -7,7 +7,7 @@ from sluice_hw.feeder import Feeder
 from verif.harness import run_bench
 
 ANY = ("plain_rows_stream_at_any_alignment", "random_walks", "nothing_is_read_for_padding", "a_far_walk_stays_outside",
-       "an_op_reads_anew", "counts_rows", "faults")
+       "an_op_reads_anew", "counts_rows", "faults", "faults_of_every_port")
 
 
 @pytest.mark.parametrize(("rows", "ports"), [(8, 4), (5, 1), (13, 3), (2, 2)])
