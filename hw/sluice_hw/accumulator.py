@@ -16,6 +16,7 @@ from amaranth.lib.wiring import In, Out
 
 from .arith.add import Fp32Add
 from .arith.multiply_add import valid_stages
+from .arith.stages import Stages
 from .config import ChipConfig
 from .emit.grid import Grid
 from .interfaces import ACC_LATENCY, AccReadSignature, AccWriteSignature
@@ -74,14 +75,9 @@ class AddLane(wiring.Component):
         ]
         result = Value.cast(add.result)
         if self._both:
-            valid, whole, total = self.all.valid, self.all.int8, (self.col.base + self.col.sum)[:32]
-            for stage in range(self.LATENCY):
-                next_valid, next_whole = Signal(name=f"valid{stage}"), Signal(name=f"whole{stage}", reset_less=True)
-                next_total = Signal(32, name=f"total{stage}", reset_less=True)
-                m.d.sync += next_valid.eq(valid)
-                with m.If(valid):
-                    m.d.sync += [next_whole.eq(whole), next_total.eq(total)]
-                valid, whole, total = next_valid, next_whole, next_total
+            pipe = Stages(m, self.all.valid, self.LATENCY)
+            total = pipe.later((self.col.base + self.col.sum)[:32], 0, self.LATENCY, "total")
+            whole = pipe.later(self.all.int8, 0, self.LATENCY, "whole")
             result = Mux(whole, total, result)
         m.d.comb += self.down.result.eq(result)
         return m

@@ -482,9 +482,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "byte behind VMEM written",
-        "vpu/results.py",
-        "beyond.eq(Mux(self.to_vmem, end > config.vmem_bytes,",
-        "beyond.eq(Mux(self.to_vmem, end > config.vmem_bytes + 1,",
+        "vpu/stream.py",
+        "beyond.eq(Mux(self.in_vmem, end > config.vmem_bytes,",
+        "beyond.eq(Mux(self.in_vmem, end > config.vmem_bytes + 1,",
         f"{_FLOAT_FAULT}[result, vmem]",
     ),
     Mutation(

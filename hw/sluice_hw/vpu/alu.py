@@ -13,8 +13,8 @@ from amaranth.lib.wiring import Component, In, Out, Signature
 
 from ..arith.format import BF16, FP32
 from ..arith.fp32 import Fp32Add, Fp32Mul, Fp32ToInt, IntToFp32
+from ..arith.stages import Stages
 from ..vector_ops import AluOp
-from .stages import Stages
 
 __all__ = ["AluLane", "clean", "is_nan", "rank", "to_bf16"]
 

@@ -8,9 +8,9 @@ from amaranth.lib.wiring import Component, In, Out
 
 from ..config import ChipConfig
 from ..interfaces import ADDR_BITS, VMEM_LATENCY, AccReadSignature, VmemReadSignature
-from ..isa import Format, Source
-from .blocks import BlockWalker, shape_layout
-from .formats import block_bytes, expand, pieces, stream_layout
+from .blocks import shape_layout
+from .formats import expand, pieces, stream_layout
+from .stream import StreamWalker
 
 __all__ = ["AHEAD", "Fetcher"]
 
@@ -30,7 +30,7 @@ class Fetcher(Component):
     ----------
     config : ChipConfig
     depth : int
-        Blocks that are asked for and not taken, at most.
+        Blocks held, at least AHEAD and the most cycles from ``call`` to ``pop``.
 
     Members
     -------
@@ -62,34 +62,24 @@ class Fetcher(Component):
         config, acc, vmem = self._config, self.acc, self.vmem
         cols, width = config.cols, config.word_bytes
 
-        form = Signal(Format, reset_less=True)
-        tail, shared = Signal.like(self.shape.tail, reset_less=True), Signal(reset_less=True)
-        m.submodules.walk = walk = BlockWalker(bits=ADDR_BITS)
+        shared = Signal(reset_less=True)
+        m.submodules.walk = walk = StreamWalker(config)
         m.d.comb += [
-            walk.start.eq(self.start), walk.shape.eq(self.shape), walk.shared.eq(self.shared),
-            walk.base.eq(self.stream.addr), walk.row_step.eq(self.stream.row_step),
-            walk.block_step.eq(self.stream.block_step),
+            walk.start.eq(self.start), walk.shape.eq(self.shape), walk.stream.eq(self.stream),
+            walk.shared.eq(self.shared), self.from_vmem.eq(walk.in_vmem), self.at.eq(walk.at),
+            self.fault.eq(walk.fault),
         ]  # fmt: skip
         with m.If(self.start):
-            m.d.sync += [
-                self.from_vmem.eq(self.stream.memory == Source.VMEM), form.eq(self.stream.format),
-                shared.eq(self.shared), tail.eq(self.shape.tail),
-            ]  # fmt: skip
+            m.d.sync += shared.eq(self.shared)
 
         # Ask. A block of 32-bit values in VMEM may take two accesses.
-        size = block_bytes(m, "size", Mux(walk.last_block, tail, cols), form)
-        end = Signal(ADDR_BITS + 1)
-        beyond, wants, second, whole, asked = Signal(), Signal(), Signal(), Signal(), Signal()
-        held = Signal(range(self._depth + 1))
+        # The queue holds all that is asked for: AHEAD blocks, and one for each cycle from a call to its block's taking.
+        wants, second, whole, asked = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
-            end.eq(walk.at + size),
-            beyond.eq(Mux(self.from_vmem, end > config.vmem_bytes, walk.at >= config.acc_rows)),
-            self.fault.eq(walk.valid & beyond), self.at.eq(walk.at),
-            wants.eq(self.enable & walk.valid & ~beyond & (held != self._depth)
-                     & (self.ahead < Mux(shared, AHEAD_SHARED, AHEAD))),
+            wants.eq(self.enable & walk.inside & (self.ahead < Mux(shared, AHEAD_SHARED, AHEAD))),
             acc.req.valid.eq(wants & ~self.from_vmem), acc.req.payload.row.eq(walk.at),
             vmem.req.valid.eq(wants & self.from_vmem), vmem.req.payload.addr.eq(walk.at + Mux(second, width, 0)),
-            whole.eq(second | (size <= width) if pieces(config) > 1 else 1),
+            whole.eq(second | (walk.size <= width) if pieces(config) > 1 else 1),
             asked.eq((acc.req.valid & acc.req.ready) | (vmem.req.valid & vmem.req.ready & whole)), walk.step.eq(asked),
         ]  # fmt: skip
         with m.If(vmem.req.valid & vmem.req.ready):
@@ -113,14 +103,14 @@ class Fetcher(Component):
         pushed = Signal()
         m.d.comb += [
             blocks.w_en.eq(Mux(self.from_vmem, vmem.rsp_valid & whole_came, acc.rsp_valid)),
-            blocks.w_data.eq(Mux(self.from_vmem, expand(form, words, read, cols), Value.cast(acc.rsp_data))),
+            blocks.w_data.eq(Mux(self.from_vmem, expand(walk.form, words, read, cols), Value.cast(acc.rsp_data))),
             blocks.r_en.eq(self.pop), self.block.eq(blocks.r_data),
         ]  # fmt: skip
         # A block stands at the queue's end two cycles after it came, if those before it are gone.
         ready = Signal(range(AHEAD + 1))
         m.d.sync += [
             pushed.eq(blocks.w_en), ready.eq(ready + pushed - self.call),
-            self.ahead.eq(self.ahead + asked - self.call), held.eq(held + asked - self.pop),
+            self.ahead.eq(self.ahead + asked - self.call),
         ]  # fmt: skip
         m.d.comb += self.ready.eq(ready != 0)
         return m

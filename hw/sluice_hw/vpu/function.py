@@ -14,6 +14,7 @@ from amaranth.lib.wiring import Component, In, Out, Signature
 from amaranth.utils import ceil_log2
 
 from ..arith.shift import normalise_left
+from ..arith.stages import Stages
 from ..functions import (
     DEGREE,
     INDEX_BITS,
@@ -27,7 +28,6 @@ from ..functions import (
     base,
     coefficients,
 )
-from .stages import Stages
 
 __all__ = ["FunctionLane"]
 

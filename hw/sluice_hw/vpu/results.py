@@ -8,10 +8,10 @@ from amaranth.lib.wiring import Component, In, Out
 
 from ..config import ChipConfig
 from ..interfaces import ADDR_BITS, AccWriteSignature, VmemWriteSignature
-from ..isa import Format, Source
 from ..lanes import lanes_below
-from .blocks import BlockWalker, shape_layout
-from .formats import block_bytes, narrow, pieces, stream_layout
+from .blocks import shape_layout
+from .formats import narrow, pieces, stream_layout
+from .stream import StreamWalker
 
 __all__ = ["Packer", "RowWriter"]
 
@@ -56,42 +56,30 @@ class RowWriter(Component):
         config, acc, vmem = self._config, self.acc, self.vmem
         cols, width = config.cols, config.word_bytes
 
-        form = Signal(Format, reset_less=True)
-        tail = Signal.like(self.shape.tail, reset_less=True)
-        m.submodules.walk = walk = BlockWalker(bits=ADDR_BITS)
+        m.submodules.walk = walk = StreamWalker(config)
         m.d.comb += [
-            walk.start.eq(self.start), walk.shape.eq(self.shape), walk.base.eq(self.stream.addr),
-            walk.row_step.eq(self.stream.row_step), walk.block_step.eq(self.stream.block_step),
+            walk.start.eq(self.start), walk.shape.eq(self.shape), walk.stream.eq(self.stream),
+            self.to_vmem.eq(walk.in_vmem), self.at.eq(walk.at), self.fault.eq(walk.fault), self.ends.eq(walk.ends),
         ]  # fmt: skip
-        with m.If(self.start):
-            m.d.sync += [
-                self.to_vmem.eq(self.stream.memory == Source.VMEM), form.eq(self.stream.format),
-                tail.eq(self.shape.tail),
-            ]  # fmt: skip
         m.submodules.blocks = blocks = SyncFIFOBuffered(width=32 * cols, depth=self._depth)
         m.d.comb += [blocks.w_en.eq(self.in_valid), blocks.w_data.eq(self.block), blocks.r_en.eq(self.written)]
 
-        size = block_bytes(m, "size", Mux(walk.last_block, tail, cols), form)
-        end = Signal(ADDR_BITS + 1)
-        beyond, ready, second, whole = Signal(), Signal(), Signal(), Signal()
+        ready, second, whole = Signal(), Signal(), Signal()
         m.d.comb += [
-            end.eq(walk.at + size),
-            beyond.eq(Mux(self.to_vmem, end > config.vmem_bytes, walk.at >= config.acc_rows)),
-            self.fault.eq(walk.valid & beyond), self.at.eq(walk.at),
-            ready.eq(self.enable & walk.valid & ~beyond & blocks.r_rdy),
+            ready.eq(self.enable & walk.inside & blocks.r_rdy),
             acc.req.valid.eq(ready & ~self.to_vmem), acc.req.payload.row.eq(walk.at),
             Value.cast(acc.req.payload.data).eq(blocks.r_data),
         ]  # fmt: skip
-        row = Cat(narrow(form, blocks.r_data, cols), Const(0, max(0, 8 * width * pieces(config) - 32 * cols)))
+        row = Cat(narrow(walk.form, blocks.r_data, cols), Const(0, max(0, 8 * width * pieces(config) - 32 * cols)))
         parts = [row[8 * width * k : 8 * width * (k + 1)] for k in range(pieces(config))]
-        left = Signal.like(size)
+        left = Signal.like(walk.size)
         m.d.comb += [
-            left.eq(size - Mux(second, width, 0)), whole.eq(left <= width),
+            left.eq(walk.size - Mux(second, width, 0)), whole.eq(left <= width),
             vmem.req.valid.eq(ready & self.to_vmem), vmem.req.payload.addr.eq(walk.at + Mux(second, width, 0)),
             Value.cast(vmem.req.payload.data).eq(Mux(second, parts[-1], parts[0])),
             vmem.req.payload.mask.eq(lanes_below(Mux(whole, left, width)[: width.bit_length()], width)),
             self.written.eq((acc.req.valid & acc.req.ready) | (vmem.req.valid & vmem.req.ready & whole)),
-            walk.step.eq(self.written), self.ends.eq(~walk.valid | (self.written & walk.last)),
+            walk.step.eq(self.written),
         ]  # fmt: skip
         with m.If(vmem.req.valid & vmem.req.ready):
             m.d.sync += second.eq(~whole)
