@@ -69,7 +69,7 @@ class _Emitter:
         outermost = self.depth == 0
         if outermost:
             self._number(loop, 0)
-            wanted = dict.fromkeys(a for word in words_of(loop.body) for a in _addresses(word))
+            wanted = dict.fromkeys(a for word in words_of(loop.body) for a in word.all_addresses())
             if len(wanted) > ADDRESS_REGISTERS:
                 wanted = [a for a in wanted if a.steps]
             for address in wanted:
@@ -138,10 +138,6 @@ class _Emitter:
             wait={unit: [self.levels[x] for x in loops] for unit, loops in word.waits.items()},
             signal={unit: [self.levels[x] for x in loops] for unit, loops in word.signals.items()},
         )  # fmt: skip
-
-
-def _addresses(word: Word) -> list[Address]:
-    return [*word.addresses.values(), *[a for setup in word.setup for _, a in setup.addresses]]
 
 
 def _loops(nodes: Sequence[Node]) -> list[Loop]:

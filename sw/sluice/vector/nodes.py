@@ -32,9 +32,6 @@ class Address:
     steps: tuple[tuple[Loop, int], ...] = ()
     param: bool = False
 
-    def plus(self, offset: int) -> Address:
-        return Address(self.base + offset, self.steps, self.param)
-
     def stepping(self, loop: Loop, step: int) -> Address:
         return Address(self.base, (*self.steps, (loop, step)), self.param) if step else self
 
@@ -69,6 +66,10 @@ class Word:
     #: Loops of ``acc_first``.
     acc_first: tuple[Loop, ...] = ()
     note: str = ""
+
+    def all_addresses(self) -> list[Address]:
+        """Its own, then those of its setup."""
+        return [*self.addresses.values(), *[a for setup in self.setup for _, a in setup.addresses]]
 
 
 Node = Word | Loop

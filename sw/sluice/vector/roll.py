@@ -8,17 +8,19 @@ from sluice_hw.isa import LOOP_LEVELS
 
 from .nodes import Address, Loop, Node, Setup, Word
 
-__all__ = ["depth_of", "roll"]
+__all__ = ["roll"]
 
 #: Nodes of the longest body that is looked for, and address registers that one may need.
 _PERIOD, _REGISTERS = 12, 13
 
 Path = tuple[Loop, ...]
+#: A loop, and for each word of its body how its addresses grow, and its waits and signals.
+Plan = tuple[Loop, list[list[int]], list[tuple[dict, dict]]]
 
 
-def depth_of(nodes: Sequence[Node]) -> int:
+def _depth(nodes: Sequence[Node]) -> int:
     """Levels of loops."""
-    return max((1 + depth_of(node.body) for node in nodes if isinstance(node, Loop)), default=0)
+    return max((1 + _depth(node.body) for node in nodes if isinstance(node, Loop)), default=0)
 
 
 def roll(nodes: list[Node]) -> list[Node]:
@@ -27,19 +29,20 @@ def roll(nodes: list[Node]) -> list[Node]:
     shapes = [_shape(node, ()) for node in nodes]
     at = 0
     while at < len(nodes):
-        best = (0, 0, 0)
+        best, best_plan = (0, 0), None
         for period in range(1, min(_PERIOD, (len(nodes) - at) // 3) + 1):
             times = 1
             while shapes[at + times * period : at + (times + 1) * period] == shapes[at : at + period]:
                 times += 1
-            while times >= 3 and _plan(nodes[at : at + times * period], period) is None:
+            plan = None
+            while times >= 3 and (plan := _plan(nodes[at : at + times * period], period)) is None:
                 times -= 1
-            if times >= 3:
-                best = max(best, ((times - 1) * period, -period, times))
-        if best[0]:
-            period, times = -best[1], best[2]
-            out.append(_body(nodes[at : at + times * period], period))
-            at += times * period
+            if plan is not None and ((times - 1) * period, -period) > best:
+                best, best_plan = ((times - 1) * period, -period), plan
+        if best_plan is not None:
+            period = -best[1]
+            out.append(_body(nodes[at : at + period], best_plan))
+            at += best_plan[0].count * period
         else:
             out.append(nodes[at])
             at += 1
@@ -69,42 +72,35 @@ def _paths(nodes: Sequence[Node], path: Path = ()) -> Iterator[tuple[Word, Path]
             yield node, path
 
 
-def _addresses(word: Word) -> list[Address]:
-    return [*word.addresses.values(), *[a for s in word.setup for _, a in s.addresses]]
-
-
-def _plan(run: Sequence[Node], period: int) -> tuple[Loop, list[list[int]], list[tuple[dict, dict]]] | None:
-    """A loop for a run of alike nodes, and for each word of its body how addresses grow, and tokens.
-
-    None where addresses or tokens do not follow a rule.
-    """
+def _plan(run: Sequence[Node], period: int) -> Plan | None:
+    """The loop for a run of alike nodes; None where addresses or tokens do not follow a rule."""
     count = len(run) // period
     parts = [list(_paths(run[i * period : (i + 1) * period])) for i in range(count)]
     loop = Loop(count)
     tokens, steps, growing = [], [], set()
     for same in zip(*parts, strict=True):
         words = [word for word, _ in same]
-        bases = [[a.base for a in _addresses(word)] for word in words]
+        bases = [[a.base for a in word.all_addresses()] for word in words]
         delta = [b - a for a, b in zip(bases[0], bases[1], strict=True)]
         for one, two in zip(bases[1:], bases[2:], strict=False):
             if [b - a for a, b in zip(one, two, strict=True)] != delta:
                 return None
-        growing |= {(a, d) for a, d in zip(_addresses(words[0]), delta, strict=True) if d or a.steps}
+        growing |= {(a, d) for a, d in zip(words[0].all_addresses(), delta, strict=True) if d or a.steps}
         steps.append(delta)
         found = _tokens(same, loop)
         if found is None:
             return None
         tokens.append(found)
-    if len(growing) > _REGISTERS or depth_of(run) + 1 > LOOP_LEVELS:
+    if len(growing) > _REGISTERS or _depth(run) + 1 > LOOP_LEVELS:
         return None
     return loop, steps, tokens
 
 
-def _body(run: Sequence[Node], period: int) -> Loop:
-    """The loop for which there is a plan."""
-    loop, steps, tokens = _plan(run, period)
+def _body(first: Sequence[Node], plan: Plan) -> Loop:
+    """The loop of a plan, from the nodes of its first iteration."""
+    loop, steps, tokens = plan
     words: list[Node] = []
-    for (word, _), delta, (waits, signals) in zip(_paths(run[:period]), steps, tokens, strict=True):
+    for (word, _), delta, (waits, signals) in zip(_paths(first), steps, tokens, strict=True):
         left = iter(delta)
         addresses = {name: a.stepping(loop, next(left)) for name, a in word.addresses.items()}
         setup = tuple(
@@ -112,7 +108,7 @@ def _body(run: Sequence[Node], period: int) -> Loop:
             for s in word.setup
         )
         words.append(Word(word.op, word.unit, word.fields, addresses, setup, waits, signals, word.acc_first, word.note))
-    loop.body = _rebuilt(run[:period], iter(words))
+    loop.body = _rebuilt(first, iter(words))
     return loop
 
 
@@ -149,5 +145,3 @@ def _tokens(same: Sequence[tuple[Word, Path]], loop: Loop) -> tuple[dict, dict] 
                 return None
         out.append(found)
     return out[0], out[1]
-
-
