@@ -11,6 +11,7 @@ from .nodes import Loop, Word
 
 __all__ = ["Access", "Hazards", "Span"]
 
+
 class Span(NamedTuple):
     """Part of a memory, from ``lo`` up to ``hi``; of each ``pitch`` only the first ``width``, where there is one."""
 

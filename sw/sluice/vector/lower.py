@@ -20,7 +20,6 @@ from .values import ACC, VMEM, Analysis, BoundMatmul, BoundPass, Value, View
 
 __all__ = ["Image", "Lowered", "lower"]
 
-
 #: Regions of accumulators: products of one tile of K go to one, what passes write to the other, since a pass's write
 #: waits while the array writes in the same region.
 _ARRAY, _PASSES = 0, 1
@@ -28,13 +27,12 @@ _ARRAY, _PASSES = 0, 1
 
 @dataclass(frozen=True)
 class Image:
-    """A tensor in HBM: ``rows`` rows of ``row_bytes``, ``pitch`` apart, from slice ``first`` of the program's."""
+    """A tensor in HBM: ``rows`` rows, ``pitch`` bytes apart, from slice ``first`` of the program's."""
 
     value: Value
     first: int
     slices: int
     rows: int
-    row_bytes: int
     pitch: int
 
 
@@ -172,7 +170,7 @@ class _Lowering:
                 self.ahead.append(first)
             if not placed:
                 home = self._new(value, VMEM, f"load for step {first}")
-                self.loaded[value.name] = self._image(value, home.size // home.row_step, home.row_step, home.row_step)
+                self.loaded[value.name] = self._image(value, home.size // home.row_step, home.row_step)
             home, image = self.placer.homes[value][VMEM], self.loaded[value.name]
             setup = self._dma(Unit.LD, train.rows * home.row_step, 1, 0)
             self._transfer(Op.HBM_READ_SLICE, Unit.LD, image, train, home, setup)
@@ -202,7 +200,7 @@ class _Lowering:
         if value.flipped:
             raise Unsupported(f"{value!r} is an operand of the array only")
         if name not in self.stored:
-            image = self.stored[name] = self._image(value, value.rows, row_bytes, row_bytes)
+            image = self.stored[name] = self._image(value, value.rows, row_bytes)
             self.unstored[name] = self._trains(image.rows, image.pitch, len(value.writes) > 1)
         image, left = self.stored[name], []
         for train in self.unstored[name]:
@@ -224,9 +222,9 @@ class _Lowering:
             step = round_up(max(ceil_div(rows, 8), ceil_div(16 * size, pitch)), whole)
         return [_Train(at, min(step, rows - at)) for at in range(0, rows, step)]
 
-    def _image(self, value: Value, rows: int, row_bytes: int, pitch: int) -> Image:
+    def _image(self, value: Value, rows: int, pitch: int) -> Image:
         slices = ceil_div(rows * pitch, self.config.slice_bytes)
-        image = Image(value, self.slices, slices, rows, row_bytes, pitch)
+        image = Image(value, self.slices, slices, rows, pitch)
         self.slices += slices
         if self.slices > self.config.hbm_slices:
             size = self.config.slice_bytes
@@ -405,7 +403,6 @@ class _Lowering:
         word = Word(Op.VECTOR_PASS, Unit.VPU, {}, {}, tuple(setup), note=note)
         self.hazards.add(Access(word, word, reads, writes))
         self.nodes.append(word)
-
 
     def _blocks_time(self, source: View, walked: list[Place], result: Place | None) -> int:
         """Cycles that a pass's blocks take, by the memory that is asked most often."""

@@ -156,7 +156,6 @@ def pack(image: Image, array: np.ndarray) -> bytes:
 def unpack(image: Image, raw: bytes) -> np.ndarray:
     """The tensor of an image, float32."""
     value = image.value
-    rows = np.frombuffer(raw, np.uint8).reshape(image.rows, image.pitch)[:, : image.row_bytes]
-    rows = np.ascontiguousarray(rows)
+    rows = np.frombuffer(raw, np.uint8).reshape(image.rows, image.pitch)
     bits = rows.view("<u2").astype(np.uint32) << 16 if value.bf16 else rows.view("<u4").astype(np.uint32)
     return bits.view(np.float32).reshape(value.shape)
