@@ -160,8 +160,6 @@ class TimedDram:
         self._last, self._last_write = clock, write
         if not train.left:
             self._waiting[write].popleft()
-        elif not write or self._whole > 1:
-            self._wake(clock + self._least)
         if self._waiting[0] or self._waiting[1]:
             self._wake(clock + self._least)
         if not write:
