@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import cocotb
 import numpy as np
@@ -261,22 +261,30 @@ def random_matmul(bench: Bench, memory: Memory, m: int, k: int, n: int, acc: int
                       int8=int8)  # fmt: skip
 
 
-async def matmuls(bench: Bench, model: MxuModel, sizes: Sequence[tuple[int, int, int]]) -> None:
-    """Run matmuls one right behind the other; compare whenever the accumulators are full."""
+async def matmuls(
+    bench: Bench, model: MxuModel, sizes: Sequence[tuple[int, int, int]],
+    kind: Callable[[int], Mapping[str, bool]] = lambda number: {},
+) -> None:  # fmt: skip
+    """Run matmuls one right behind the other, the n-th of ``kind(n)``; compare whenever the accumulators are full."""
     memory = Memory(bench)
     config = bench.config
     acc = 0
-    for m, k, n in sizes:
+    for number, (m, k, n) in enumerate(sizes):
         need = m * -(-n // config.cols)
         if acc + need > config.acc_rows:
             await bench.check(model)
             acc = 0
-        ops = random_matmul(bench, memory, m, k, n, acc)
+        ops = random_matmul(bench, memory, m, k, n, acc, **kind(number))
         run_ops(model, ops)
         bench.send(ops)
         acc += need
         # Operands of queued ops stay put: VMEM is larger than what fits into the accumulators' worth of work.
     await bench.check(model)
+
+
+def random_sizes(bench: Bench, count: int) -> list[tuple[int, int, int]]:
+    top = 2 * max(bench.config.rows, bench.config.cols) + 1
+    return [tuple(bench.rng.randint(1, top) for _ in range(3)) for _ in range(count)]
 
 
 def edges(size: int) -> list[int]:
@@ -302,32 +310,19 @@ async def every_edge_size(dut) -> None:
 @cocotb.test()
 async def random_sizes_with_refusals(dut) -> None:
     bench, model = await bench_of(dut, "refusals")
-    top = 2 * max(bench.config.rows, bench.config.cols) + 1
     for act, weights, queue in ((0.5, 0, 0), (0, 0.5, 0), (0.2, 0.2, 0.3), (0.8, 0.8, 0), (0, 0, 0.8)):
         bench.refuse = {"act": act, "weights": weights}
         bench.queue_pause = queue
-        await matmuls(bench, model, [tuple(bench.rng.randint(1, top) for _ in range(3)) for _ in range(25)])
+        await matmuls(bench, model, random_sizes(bench, 25))
 
 
 @cocotb.test()
 async def transposed_weights(dut) -> None:
     """Matmuls whose weights lie as [n, k], among others, also where neither is a whole number of tiles."""
     bench, model = await bench_of(dut, "transposed")
-    rng, memory = bench.rng, Memory(bench)
-    top = 2 * max(bench.config.rows, bench.config.cols) + 1
     for refuse, queue in ((0, 0), (0.3, 0), (0.8, 0.3)):
         bench.refuse, bench.queue_pause = {"act": refuse, "weights": refuse}, queue
-        acc = 0
-        for number in range(20):
-            m, k, n = (rng.randint(1, top) for _ in range(3))
-            need = m * -(-n // bench.config.cols)
-            if acc + need > bench.config.acc_rows:
-                break
-            ops = random_matmul(bench, memory, m, k, n, acc, transpose=number % 3 != 1)
-            run_ops(model, ops)
-            bench.send(ops)
-            acc += need
-        await bench.check(model)
+        await matmuls(bench, model, random_sizes(bench, 20), lambda number: {"transpose": number % 3 != 1})
 
 
 @cocotb.test()
@@ -335,22 +330,15 @@ async def types_by_turns(dut) -> None:
     """Matmuls of int8 among those of bf16, one right behind the other, and passes of both types over one tile each
     that add to rows of their own."""
     bench, model = await bench_of(dut, "types")
-    rng, memory, config = bench.rng, Memory(bench), bench.config
-    top = 2 * max(config.rows, config.cols) + 1
+    config = bench.config
+
+    def kind(number: int) -> dict[str, bool]:
+        int8 = number % 3 != 1
+        return {"int8": int8, "transpose": not int8 and bool(number % 2)}
+
     for refuse, queue in ((0, 0), (0.3, 0), (0.8, 0.3)):
         bench.refuse, bench.queue_pause = {"act": refuse, "weights": refuse}, queue
-        acc = 0
-        for number in range(24):
-            m, k, n = (rng.randint(1, top) for _ in range(3))
-            need = m * -(-n // config.cols)
-            if acc + need > config.acc_rows:
-                break
-            int8 = number % 3 != 1
-            ops = random_matmul(bench, memory, m, k, n, acc, transpose=not int8 and number % 2, int8=int8)
-            run_ops(model, ops)
-            bench.send(ops)
-            acc += need
-        await bench.check(model)
+        await matmuls(bench, model, random_sizes(bench, 24), kind)
     ops = [segment_op(0, 0, config.rows), shape_op(3, s0=5)]
     for number in range(12):
         int8 = int(number % 4 != 3)
