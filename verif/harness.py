@@ -163,16 +163,14 @@ def run_verilog(
 
 
 def open_chip(
-    config: "ChipConfig", backend: str = "rtl", *, source: str | None = None, memory: str | None = None,
-    **options: object,
-) -> "Device":  # fmt: skip
+    config: "ChipConfig", backend: str = "rtl", *, source: str | None = None, **options: object
+) -> "Device":
     """A device for a test. Where the environment asks for waveforms, it traces to the test's report folder.
 
     Parameters
     ----------
-    source, memory
-        Verilog of a chip that the driver does not make, and the pattern of its memory, as for
-        :func:`sluice.runtime.chip_model.chip_archive` and :func:`~sluice.runtime.chip_model.chip_library`.
+    source
+        Verilog of a chip that the driver does not make, as for :func:`sluice.runtime.chip_model.chip_archive`.
     options
         Further ones of :class:`sluice.runtime.Device`.
     """
@@ -184,7 +182,7 @@ def open_chip(
     waves = _fresh(report_dir(config.name) / f"{config.name}.fst") if waves_wanted() else None
     if source is not None:
         archive = chip_archive(config, source=source, waves=waves is not None)
-        options["library"] = chip_library(archive, config, **({} if memory is None else {"memory": memory}))
+        options["library"] = chip_library(archive, config)
     return Device(config, backend, waves=waves, **options)
 
 

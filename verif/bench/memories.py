@@ -6,7 +6,7 @@ The first difference is padding and coarser trains, the second latency, turns be
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 from sluice.cli.digits import quantised
@@ -16,6 +16,7 @@ from sluice.compiler.graph import Graph
 from sluice.estimate import estimate
 from sluice.runtime import Device
 from sluice_hw.config import ChipConfig, preset
+from verif.system.configs import SETTLED
 
 __all__ = ["run"]
 
@@ -36,21 +37,14 @@ _MATMULS = {
     "mid128": ("512x512x512", "1024x768x768", "1024x1024x1024", "1x1024x1024", "128x1024x1024"),
 }
 _NETS = {"tiny": (("mlp", 1), ("mlp", 50), ("cnn", 1), ("cnn", 16)), "mid128": ()}
-#: Cycles after power-on in which a DRAM controller grants nothing, and more.
-_SETTLED = 2000
 
 
-def _programs(chip: str) -> dict[str, Callable[[], Graph]]:
-    def matmul(text: str) -> Callable[[], Graph]:
+def _programs(chip: str) -> Iterator[tuple[str, Graph]]:
+    for text in _MATMULS[chip]:
         m, k, n = map(int, text.split("x"))
-        return lambda: matmul_graph(m, k, n, out="int32" if text == "128x128x128" else "int8")
-
-    def net(name: str, batch: int) -> Callable[[], Graph]:
-        return lambda: quantised(name, batch)
-
-    return {text: matmul(text) for text in _MATMULS[chip]} | {
-        f"digits {name}, batch {batch}": net(name, batch) for name, batch in _NETS[chip]
-    }
+        yield text, matmul_graph(m, k, n, out="int32" if text == "128x128x128" else "int8")
+    for name, batch in _NETS[chip]:
+        yield f"digits {name}, batch {batch}", quantised(name, batch)
 
 
 def _cycles(config: ChipConfig, program) -> tuple[int, float]:
@@ -58,7 +52,7 @@ def _cycles(config: ChipConfig, program) -> tuple[int, float]:
         result = estimate(program, config)
         return result.cycles, result.mxu_utilisation
     with Device(config, "rtl") as device:
-        device.transport.advance(_SETTLED)
+        device.transport.advance(SETTLED)
         report = device.run(program)
     return report.cycles, report.mxu_utilisation
 
@@ -67,10 +61,10 @@ def run() -> list[dict[str, Any]]:
     """A row for each chip and program."""
     rows = []
     for chip, configs in CHIPS.items():
-        for name, graph in _programs(chip).items():
+        for name, graph in _programs(chip):
             row: dict[str, Any] = {"chip": chip, "program": name}
             for kind, config in zip(("sram", "coarse", "dram"), configs, strict=True):
-                program = compile_graph(graph(), config).program
+                program = compile_graph(graph, config).program
                 row[f"{kind}_cycles"], utilisation = _cycles(config, program)
                 row[f"{kind}_mxu_%"] = round(100 * utilisation, 2)
                 if kind == "dram":

@@ -26,15 +26,13 @@ import numpy as np
 
 from sluice.asm import Program
 from sluice.runtime import Device
+from verif.system.configs import SETTLED
 from verif.system.cycle_programs import CASES, CHIPS, Case, chip
 
 __all__ = ["PATH", "PROGRAMS", "Recorded", "load", "load_programs", "measure", "open_chip", "program_hash"]
 
 PATH = Path(__file__).with_name("baselines") / "cycles.json"
 PROGRAMS = PATH.with_name("programs.npz")
-
-#: Cycles after power-on in which a DRAM controller grants nothing, and more.
-SETTLED = 2000
 
 #: By configuration and name.
 Recorded = dict[tuple[str, str], dict[str, Any]]

@@ -48,6 +48,9 @@ MEMORY_CONFIGS: dict[str, ChipConfig] = {
     )
 }  # fmt: skip
 
+#: Cycles after power-on in which a DRAM controller grants nothing, and more.
+SETTLED = 2000
+
 
 def examples(config: str) -> list[Path]:
     """Programs of examples/asm for a chip."""

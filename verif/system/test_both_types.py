@@ -8,7 +8,7 @@ import pytest
 from sluice.asm import Program, assemble
 from sluice.golden.numerics_bf16 import matmul_bf16, to_bf16
 from sluice.runtime import Device
-from sluice.runtime.chip_model import build_library
+from verif.harness import open_chip
 from verif.system.configs import BOTH_TYPES
 
 M, K, N = 16, 18, BOTH_TYPES.cols
@@ -82,6 +82,6 @@ def test_golden(seed):
 
 @pytest.mark.soak
 def test_chip(seed):
-    with Device(BOTH_TYPES, "rtl", library=build_library(BOTH_TYPES)) as device:
+    with open_chip(BOTH_TYPES) as device:
         check(device, seed)
         check(device, seed + 1)

@@ -13,15 +13,14 @@ from sluice.compiler import compile as compile_graph
 from sluice.compiler import matmul_graph
 from sluice.errors import ChipError, UsageError
 from sluice.runtime import CompiledModel, Device
-from sluice.runtime.chip_model import build_library, chip_archive, chip_library
 from sluice_hw.emit.chip import chip_verilog
 from sluice_hw.hbm.dram_config import DramConfig
 from sluice_hw.isa import Error
-from verif.harness import report_dir
+from verif.harness import open_chip, report_dir
 from verif.models.failing_memory import PAUSE, TRIGGER, SilentDram, StuckAxi
 from verif.random_programs.compare import Bench
 from verif.random_programs.replay import run_seeds
-from verif.system.configs import MEMORY_CONFIGS
+from verif.system.configs import MEMORY_CONFIGS, SETTLED
 from verif.system.workload import assert_accounted
 
 pytestmark = pytest.mark.soak
@@ -34,14 +33,12 @@ M, K, N = 24, 20, 12
 def chip(request: pytest.FixtureRequest) -> Iterator[Device]:
     """The first as everybody builds it; the others with a memory that can fail."""
     config = MEMORY_CONFIGS[request.param]
-    if config is LITTLE:
-        library = build_library(config)
-    else:
+    source = None
+    if config is not LITTLE:
         device = SilentDram(DramConfig.of(config)) if config.is_dram else StuckAxi(config)
-        text = chip_verilog(config, emission="loop", simulated=True, device=device)
-        library = chip_library(chip_archive(config, source=text), config)
-    with Device(config, "rtl", library=library) as opened:
-        opened.transport.advance(2000)
+        source = chip_verilog(config, emission="loop", simulated=True, device=device)
+    with open_chip(config, source=source) as opened:
+        opened.transport.advance(SETTLED)
         yield opened
 
 
