@@ -163,7 +163,7 @@ def program_rows(device: Device) -> list[dict[str, Any]]:
         out.append({
             "program": case.name, "shape": shapes, "cycles": report.cycles, "ideal_cycles": need[bound],
             "bound": bound, "of_bound": round(need[bound] / report.cycles, 4), "mismatches": mismatches,
-            "lanes_wait": _waits(report),
+            "lanes_wait": _waits(report, "vpu"),
         })  # fmt: skip
         print(f"  {case.name}: {report.cycles} cycles, {bound} {need[bound]}", flush=True)
     return out
@@ -178,9 +178,8 @@ def _compared(device: Device, case: Case) -> tuple[dict[str, int], RunReport, in
     return bounds(report, program.lane_cycles), report, wrong
 
 
-def _waits(report: RunReport) -> str:
-    causes = {cause: n for cause, n in report.stalls["vpu"].items() if cause != "busy" and n}
-    return ", ".join(f"{cause} {n}" for cause, n in causes.items())
+def _waits(report: RunReport, unit: str) -> str:
+    return ", ".join(f"{cause} {n}" for cause, n in report.stalls[unit].items() if cause != "busy" and n)
 
 
 # -- layers ----------------------------------------------------------------------------------------------------------
@@ -189,8 +188,7 @@ def _layer_case(sequence: int) -> Case:
     if importlib.util.find_spec(PACKAGE) is None:
         return encoder_case(rows_of(rng, sequence, 384, 1.0), random_weights(rng, 384), 12, lanes=CONFIG.cols)
     model = MiniLm()
-    tokens = np.concatenate([[101], rng.integers(1_000, 30_000, sequence - 1)])
-    return encoder_case(model.embed(tokens), model.layer(0), model.HEADS, lanes=CONFIG.cols)
+    return encoder_case(model.random_rows(rng, sequence), model.layer(0), model.HEADS, lanes=CONFIG.cols)
 
 
 def layer_rows(device: Device) -> list[dict[str, Any]]:
@@ -205,7 +203,7 @@ def layer_rows(device: Device) -> list[dict[str, Any]]:
             "mxu_utilisation": round(report.mxu_utilisation, 4), "of_shape_limited": round(shaped / report.cycles, 4),
             "mismatches": mismatches,
             "weights": "MiniLM" if importlib.util.find_spec(PACKAGE) else "random",
-            "array_waits": ", ".join(f"{c} {n}" for c, n in report.stalls["mxu"].items() if c != "busy" and n),
+            "array_waits": _waits(report, "mxu"),
         })  # fmt: skip
         print(f"  layer of sequence {sequence}: {report.cycles} cycles, array {shaped}", flush=True)
     return out

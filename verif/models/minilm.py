@@ -60,6 +60,10 @@ class MiniLm:
             out[f"{name}.beta"] = self.tensor(f"{prefix}{theirs}.bias")
         return out
 
+    def random_rows(self, rng: np.random.Generator, sequence: int) -> np.ndarray:
+        """What the first layer gets for a sequence of random words: (sequence, 384)."""
+        return self.embed(np.concatenate([[101], rng.integers(1_000, 30_000, sequence - 1)]))
+
     def embed(self, tokens: np.ndarray) -> np.ndarray:
         """What the first layer gets for a sequence of token numbers: (sequence, 384)."""
         x = self.tensor("embeddings.word_embeddings.weight")[tokens].astype(np.float64)
