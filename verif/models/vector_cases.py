@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,7 +31,6 @@ class Case:
     inputs: dict[str, np.ndarray]
     bf16: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("y",)
-    extra: dict = field(default_factory=dict)
 
     def compile(self, config: ChipConfig) -> VectorProgram:
         """Its microcode."""

@@ -79,12 +79,13 @@ class VectorUnit:
     def _op_bytes(self) -> int:
         return -(-op_layout().size // 8)
 
-    def op(self, op: Op, fields: Mapping[str, int], *, a: int = 0, b: int = 0, wait: int = 0, signal: int = 0,
-           pc: int = 0) -> int:  # fmt: skip
+    def op(
+        self, op: Op, fields: Mapping[str, int], *, a: int = 0, b: int = 0, signal: int = 0, pc: int = 0
+    ) -> int:
         """A micro-op as the sequencer makes it."""
         return op_layout().const({
             "word": isa.encode(op, self.config, fields), "a": a & 0xFFFFFFFF, "b": b & 0xFFFFFFFF, "c": 0,
-            "wait": wait, "signal": signal, "accumulate": 0, "swap": 0, "pc": pc,
+            "wait": 0, "signal": signal, "accumulate": 0, "swap": 0, "pc": pc,
         }).as_value().value  # fmt: skip
 
     def run(self, ops: Sequence[int], vmem: np.ndarray, acc: np.ndarray, *, refuse: float | Sequence[float] = 0.0,

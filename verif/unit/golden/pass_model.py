@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -54,8 +54,6 @@ class Placed:
     format: Format = Format.WORD
     row_step: int = 1
     block_step: int = 0
-    #: Bytes or accumulator words that a pass wrote, for the test to see that it left the rest alone.
-    written: set[int] = field(default_factory=set)
 
 
 def _lane(vmem: np.ndarray, acc: np.ndarray, p: Placed, row: int, block: int, lane: int) -> int:

@@ -26,12 +26,18 @@ def numbers(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return (rng.standard_normal(shape) * np.exp(rng.standard_normal(shape))).astype(np.float32)
 
 
-def filled(config, rng: np.random.Generator) -> GoldenMachine:
-    """A machine whose memories hold normal numbers, in VMEM from any byte on, as fp32 and as bf16."""
-    machine = GoldenMachine(config)
+def fill(machine: GoldenMachine, rng: np.random.Generator) -> None:
+    """Memories of normal numbers, in VMEM from any byte on, as fp32 and as bf16."""
+    config = machine.config
     poke(machine.vmem, 0, rng.choice(np.array([*range(0x3C, 0x44), *range(0xBC, 0xC4)], np.uint8), config.vmem_bytes))
     acc = numbers(rng, config.acc_rows, config.cols).view(np.int32)
     machine.acc.data[:], machine.acc.written[:] = acc, True
+
+
+def filled(config, rng: np.random.Generator) -> GoldenMachine:
+    """A machine with such memories."""
+    machine = GoldenMachine(config)
+    fill(machine, rng)
     return machine
 
 
@@ -89,11 +95,10 @@ def test_streams(config, stream, form):
 @CONFIGS
 def test_random_passes(config):
     rng, choose = rng_of("passes", config.name), random.Random(SEED)
-    machine = filled(config, rng)
+    machine = GoldenMachine(config)
     cols = config.cols
     for _ in range(60):
-        poke(machine.vmem, 0, filled(config, rng).vmem.data)
-        machine.acc.data[:] = numbers(rng, config.acc_rows, cols).view(np.int32)
+        fill(machine, rng)
         shape = {"rows": choose.choice([1, 7, 8, 9, 2 * cols + 1]), "blocks": choose.randint(1, 3)}
         shape["tail"] = choose.randint(1, cols)
         if choose.random() < 0.5:
