@@ -161,6 +161,11 @@ class Format(enum.IntEnum):
     #: The lowest byte, sign-extended.
     INT8 = 2
 
+    @property
+    def size(self) -> int:
+        """Bytes of a lane in VMEM."""
+        return {Format.WORD: 4, Format.BF16: 2, Format.INT8: 1}[self]
+
 
 class Operand(enum.IntEnum):
     """Where operand b or c of an ALU of VECTOR_PASS comes from."""

@@ -72,7 +72,7 @@ def _pass_program(config: ChipConfig, rows: int, *, times: int = 1, source: str 
             continue
         inside = place == "acc"
         form = Format.WORD if inside else Format[place.upper()]
-        size = config.cols * {Format.WORD: 4, Format.BF16: 2, Format.INT8: 1}[form]
+        size = config.cols * form.size
         build.addr(int(stream), base=acc if inside else region * config.vmem_region_bytes)
         build.op(Op.PASS_STREAM, stream=stream, addr=int(stream), memory=Source.ACC if inside else Source.VMEM,
                  format=form, row_step=1 if inside else size, block_step=rows if inside else size)  # fmt: skip

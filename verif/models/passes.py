@@ -16,8 +16,6 @@ from verif.models.vector_unit import VectorUnit
 
 __all__ = ["Place", "Transposed", "VectorPass", "random_pass", "random_transpose"]
 
-SIZES = {Format.WORD: 4, Format.BF16: 2, Format.INT8: 1}
-
 
 @dataclass(frozen=True)
 class Place:
@@ -77,7 +75,7 @@ class VectorPass:
             if place.memory == Source.ACC:
                 return acc[at]
             n = lanes[j]
-            raw = vmem[at : at + n * SIZES[place.format]]
+            raw = vmem[at : at + n * place.format.size]
             if place.format == Format.WORD:
                 values = raw.view("<u4")
             elif place.format == Format.BF16:
@@ -215,8 +213,8 @@ def _try_pass(rng: np.random.Generator, config: ChipConfig, rows: int, blocks: i
         memory = Source(int(rng.integers(2)))
         form = Format(int(rng.integers(3)))
         height = 1 if shared else rows
-        size = 1 if memory == Source.ACC else cols * SIZES[form]
-        end = 1 if memory == Source.ACC else tail * SIZES[form]
+        size = 1 if memory == Source.ACC else cols * form.size
+        end = 1 if memory == Source.ACC else tail * form.size
         gap = int(rng.integers(0, 4)) * int(rng.random() < 0.3)
         if rng.random() < 0.5:  # rows one after the other
             block_step, row_step = size, (blocks - 1) * size + end + gap

@@ -18,7 +18,6 @@ from .tree import Address, Block, Loop, Node, stream_key
 
 __all__ = ["FloatOperands"]
 
-_BYTES = {Format.WORD: 4, Format.BF16: 2, Format.INT8: 1}
 #: Constants that say something to fp32 operations; any bits come up as well.
 _CONSTANTS = (0.0, 1.0, -1.0, 0.5, -2.0, 3.14, 1e-20, float("inf"), float("-inf"))
 
@@ -148,10 +147,10 @@ class FloatOperands(Operands):
             vmem = rng.random() < 0.5 or (mine and written.size < 1)
             window = (target if vmem else written) if mine else (rng.choice(others) if vmem else other)
             form = Format(rng.choice(list(Format)))
-            width = (cols if blocks > 1 else tail) * _BYTES[form] if vmem else 1
+            width = (cols if blocks > 1 else tail) * form.size if vmem else 1
             while width > window.size:
                 form = Format(form + 1)
-                width = cols * _BYTES[form]
+                width = cols * form.size
             dense = in_place and mine
             if dense:
                 rows, blocks, steps, low, high = self._dense(rows, blocks, width, window.size)

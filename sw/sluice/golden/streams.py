@@ -16,8 +16,6 @@ __all__ = ["GROUP", "PackedValues", "RowStream", "Shape"]
 
 #: Rows that a pass takes together: in a group it goes block by block.
 GROUP = 8
-#: Bytes of a lane in VMEM.
-_BYTES = {Format.WORD: 4, Format.BF16: 2, Format.INT8: 1}
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class RowStream:
         out, cols = [], self.shape.cols
         parts = self.shape.parts() if self.packed else [(0, self.shape.blocks, cols)]
         for first, blocks, lanes in parts:
-            width = lanes * _BYTES[self.format] if self.packed else 1
+            width = lanes * self.format.size if self.packed else 1
             out.append((first * cols, blocks * lanes, self.address + first * self.steps[1], (rows, blocks), width))
         return out
 
@@ -117,7 +115,7 @@ class RowStream:
         return raw.view(np.int8).astype(np.int32).view(np.uint32)
 
     def _refuse(self, known: np.ndarray, first: int, last: int, keep: np.ndarray | None) -> None:
-        size = _BYTES[self.format] if self.packed else 1
+        size = self.format.size if self.packed else 1
         if self.packed:
             known = known.reshape(*known.shape[:2], -1, size).all(axis=-1)
         else:
@@ -157,7 +155,7 @@ class RowStream:
         if self.format is Format.BF16:
             values = values >> np.uint32(16)
         kind = {Format.WORD: "<u4", Format.BF16: "<u2", Format.INT8: np.uint8}[self.format]
-        return np.ascontiguousarray(values, kind).view(np.uint8), _BYTES[self.format]
+        return np.ascontiguousarray(values, kind).view(np.uint8), self.format.size
 
 
 def _order(rows: int, blocks: int) -> Iterator[tuple[int, int]]:

@@ -305,7 +305,7 @@ def _passed(
         elif s["memory"] == Source.ACC:
             places = np.unique(walk_addresses(s["addr"], (rows, blocks), steps))
         else:
-            size = {Format.WORD: 4, Format.BF16: 2, Format.INT8: 1}[Format(s["format"])]
+            size = Format(s["format"]).size
             last = s["addr"] + (blocks - 1) * s["block_step"]
             places = np.union1d(_bytes(s["addr"], (rows, blocks - 1), steps, size * config.cols),
                                 _bytes(last, (rows,), steps[:1], size * shape["tail"]))  # fmt: skip

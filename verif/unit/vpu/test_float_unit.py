@@ -115,7 +115,7 @@ def acc_at(row: int, blocks: int) -> Place:
 
 
 def vmem_at(addr: int, blocks: int, form: Format = Format.BF16, *, shared: bool = False) -> Place:
-    size = C * {Format.WORD: 4, Format.BF16: 2, Format.INT8: 1}[form]
+    size = C * form.size
     return Place(addr, Source.VMEM, form, 0 if shared else blocks * size, size)
 
 
