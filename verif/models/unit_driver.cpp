@@ -33,8 +33,9 @@ struct Outcome {
 extern "C" {
 
 // Runs until `count` ops are taken and the unit is idle, or for `limit` cycles. `refuse[k]` of 256 requests find port k
-// taken: source, residual, params, result, acc, acc_write, tokens. Fills in what happened.
-void unit_run(const uint8_t* ops, uint64_t count, uint64_t limit, const uint32_t* refuse, uint64_t seed,
+// taken: source, residual, params, result, acc, acc_write, tokens (of the units of the mask `missing`). Fills in what
+// happened.
+void unit_run(const uint8_t* ops, uint64_t count, uint64_t limit, const uint32_t* refuse, uint32_t missing, uint64_t seed,
               uint8_t* vmem, uint8_t* acc, Outcome* out) {
     Vtop top;
     std::memset(out, 0, sizeof *out);
@@ -49,7 +50,7 @@ void unit_run(const uint8_t* ops, uint64_t count, uint64_t limit, const uint32_t
     for (uint64_t now = 0; now < limit && quiet < 4; ++now) {
         top.source__req__ready = ready(0), top.residual__req__ready = ready(1), top.params__req__ready = ready(2);
         top.result__req__ready = ready(3), top.acc__req__ready = ready(4), top.acc_write__req__ready = ready(5);
-        top.unit__take__ready = ready(6), top.unit__missing = 4;
+        top.unit__take__ready = ready(6), top.unit__missing = top.unit__take__ready ? 0 : missing;
         top.unit__op__valid = sent < count && (sent || now > 2);
         if (sent < count) std::memcpy(bytes(top.unit__op__payload), ops + sent * OP_BYTES, OP_BYTES);
 #define RESPOND(port, k) \

@@ -71,8 +71,8 @@ class VectorUnit:
         )  # fmt: skip
         self._lib = ctypes.CDLL(str(library))
         self._lib.unit_run.argtypes = [
-            ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p,
-            ctypes.c_void_p, ctypes.c_void_p,
+            ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64,
+            ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
         ]  # fmt: skip
 
     @property
@@ -89,13 +89,15 @@ class VectorUnit:
         }).as_value().value  # fmt: skip
 
     def run(self, ops: Sequence[int], vmem: np.ndarray, acc: np.ndarray, *, refuse: float | Sequence[float] = 0.0,
-            seed: int = 1, limit: int = 100_000) -> Outcome:  # fmt: skip
+            seed: int = 1, limit: int = 100_000, missing: int = 1 << isa.Unit.MXU) -> Outcome:  # fmt: skip
         """Runs the ops; ``vmem`` (uint8) and ``acc`` (uint32 of rows and columns) become what they leave.
 
         Parameters
         ----------
         refuse
             How often each of :data:`PORTS` refuses, or one number for all.
+        missing
+            Units whose tokens lack while tokens are refused: a bit each.
         """
         assert vmem.dtype == np.uint8 and vmem.shape == (self.config.vmem_bytes,) and vmem.flags.c_contiguous
         assert acc.dtype == np.uint32 and acc.shape == (self.config.acc_rows, self.config.cols)
@@ -103,6 +105,6 @@ class VectorUnit:
         shares = [refuse] * len(PORTS) if isinstance(refuse, float) else refuse
         refused = (ctypes.c_uint32 * len(PORTS))(*(int(256 * share) for share in shares))
         outcome = Outcome()
-        self._lib.unit_run(packed, len(ops), limit, refused, seed, vmem.ctypes.data, acc.ctypes.data,
+        self._lib.unit_run(packed, len(ops), limit, refused, missing, seed, vmem.ctypes.data, acc.ctypes.data,
                            ctypes.byref(outcome))  # fmt: skip
         return outcome

@@ -164,6 +164,28 @@ async def random_programs(dut):
 
 
 @cocotb.test
+async def addresses_set_in_loops_of_all_levels(dut):
+    """Each body sets a register that it and the bodies inside change: its way back is that of all levels outside."""
+    bench = await Bench.create(dut)
+    rng = seeded("all levels")
+    for first in (0, 1, 3):  # the outermost level
+        levels = range(first, isa.LOOP_LEVELS)
+        words = []
+        for level in levels:
+            end = 4 * isa.LOOP_LEVELS - 1 - level - 3 * first
+            words.append(encode(Op.LOOP, level=level, count=2, end=end))
+            fields = random_fields(Op.ADDR, rng) | {"reg": level % isa.ADDRESS_REGISTERS, "add_param": 0}
+            words += [encode(Op.ADDR, **fields), encode(Op.LOAD_WEIGHTS, vmem=fields["reg"])]
+        words += [encode(Op.END, level=level) for level in reversed(levels)] + [HALT]
+        await bench.load(words)
+        await bench.start()
+        assert await bench.finish(), bench.fault()
+        expected = run(words, 0, [0] * isa.PARAM_REGISTERS)
+        for unit, items in enumerate(bench.taken()):
+            assert [visible(i) for i in items] == [visible(i) for i in expected.ops[unit]], (first, unit)
+
+
+@cocotb.test
 async def nothing_before_start(dut):
     bench = await Bench.create(dut)
     await bench.load([encode(Op.SYNC, unit=0), HALT])

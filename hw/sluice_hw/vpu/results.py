@@ -143,7 +143,6 @@ class Packer(Component):
             with m.If(self.taken):
                 m.d.sync += [full.eq(complete), left.eq(left - 1), lane.eq(Mux(complete, 0, lane + 1))]
                 with m.If(lane == 0):
-                    m.d.sync += row.eq(values.r_data)
-                with m.Else():
-                    m.d.sync += row.word_select(lane, 32).eq(values.r_data)
+                    m.d.sync += row.eq(0)
+                m.d.sync += row.word_select(lane, 32).eq(values.r_data)
         return m

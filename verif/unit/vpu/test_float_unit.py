@@ -9,7 +9,7 @@ import pytest
 
 from sluice_hw.config import ChipConfig, preset
 from sluice_hw.functions import Function
-from sluice_hw.isa import Cause, Error, Format, Op, Operand, Source, Stream
+from sluice_hw.isa import Cause, Error, Format, Op, Operand, Source, Stream, Unit
 from sluice_hw.vector_ops import AluOp, Reduction
 from sluice_hw.vpu.alu import AluLane
 from sluice_hw.vpu.column import ColumnReader
@@ -187,13 +187,39 @@ def test_states(unit):
     """A unit is busy, or waits for what refuses."""
     vmem, acc = memories(np.random.default_rng(0), SMALL)
     work = VectorPass(16, 1, C, {"store": 1}, {Stream.SOURCE: acc_at(0, 1), Stream.RESULT: vmem_at(0, 1)})
-    for port, cause in (("result", Cause.VMEM), ("acc", Cause.ACC), ("tokens", Cause.TOKEN_MXU)):
+    tokens = {each: Cause[f"TOKEN_{each.name}"] for each in Unit if each != Unit.VPU}
+    held = [("result", Unit.MXU, Cause.VMEM), ("acc", Unit.MXU, Cause.ACC)]
+    held += [("tokens", other, cause) for other, cause in tokens.items()]
+    for port, other, cause in held:
         refuse = [0.9 * (port == name) for name in PORTS]
-        outcome = unit.run(work.ops(unit), vmem, acc, refuse=refuse)
+        outcome = unit.run(work.ops(unit), vmem, acc, refuse=refuse, missing=1 << other)
         assert sum(outcome.state) == outcome.cycles
         assert outcome.spent(cause)
-        other = {Cause.VMEM, Cause.ACC, Cause.TOKEN_MXU} - {cause}
-        assert not any(outcome.spent(each) for each in other)
+        others = {Cause.VMEM, Cause.ACC, *tokens.values()} - {cause}
+        assert not any(outcome.spent(each) for each in others)
+
+
+def test_several_tokens_that_lack(unit):
+    """The state names the lowest-numbered unit."""
+    ops = [unit.op(Op.SYNC, {"unit": Unit.VPU})]
+    refuse = [0.9 * (name == "tokens") for name in PORTS]
+    outcome = unit.run(ops, *memories(np.random.default_rng(0), SMALL), refuse=refuse,
+                       missing=1 << Unit.ST | 1 << Unit.MXU)  # fmt: skip
+    assert outcome.spent(Cause.TOKEN_ST) and not outcome.spent(Cause.TOKEN_MXU)
+
+
+def test_syncs_between_passes(unit, seed):
+    """Each waits for the pass in front of it, does nothing, and gives its tokens."""
+    vmem, acc = memories(np.random.default_rng(seed), SMALL)
+    wanted = vmem.copy(), acc.copy()
+    work = VectorPass(16, 1, C, {"store": 1}, {Stream.SOURCE: acc_at(0, 1), Stream.RESULT: vmem_at(0, 1)})
+    work.run(SMALL, *wanted)
+    sync = unit.op(Op.SYNC, {"unit": Unit.VPU}, signal=1 << Unit.MXU, pc=9)
+    ops = [sync, sync, *work.ops(unit), sync, *work.ops(unit, 1), sync]
+    outcome = unit.run(ops, vmem, acc, refuse=0.2, seed=seed)
+    assert outcome.fault is None
+    assert outcome.started == outcome.finished == outcome.given == 6
+    assert np.array_equal(vmem, wanted[0]) and np.array_equal(acc, wanted[1])
 
 
 END = SMALL.vmem_bytes
