@@ -8,30 +8,31 @@ import time
 from pathlib import Path
 
 from sluice.build import sim_build_dir
-from verif.system.configs import FLOAT_CONFIGS, RANDOM_CONFIGS
 
-from .compare import open_bench
+from .chips import CHIPS, open_bench
+from .compare import Mismatch
+from .illegal import BREAKS
 from .legal import make_case
 from .replay import from_text, run_seeds, text_of
-
-CONFIGS = {**RANDOM_CONFIGS, **FLOAT_CONFIGS}
+from .sweep import break_seed
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m verif.random_programs", description="Random programs on a chip, compared with golden."
     )
-    parser.add_argument("--config", choices=CONFIGS, default="tiny", help="the chip")
+    parser.add_argument("--config", choices=CHIPS, default="tiny", help="the chip")
     parser.add_argument("--seed", type=int, nargs="+", default=[1], help="seeds, run one after the other on one chip")
     parser.add_argument("--count", type=int, default=1, help="how many seeds from the last one on")
     parser.add_argument("--program", type=Path, help="a file that a failure has left, instead of seeds")
     parser.add_argument("--backend", default="rtl", help="how the chip is simulated (default: rtl)")
     parser.add_argument("--shrink", action="store_true", help="make a failing program small")
+    parser.add_argument("--break", choices=BREAKS, dest="broken", help="break the programs in this way")
     parser.add_argument("--tries", type=int, default=2000, help="smaller programs to try (default: 2000)")
     parser.add_argument("--print", action="store_true", dest="show", help="print the program and do not run it")
     args = parser.parse_args()
     seeds = [*args.seed, *range(args.seed[-1] + 1, args.seed[-1] + args.count)]
-    config = CONFIGS[args.config]
+    config = CHIPS[args.config]
     if args.show:
         for seed in seeds:
             print(text_of(make_case(config, seed)), end="")
@@ -39,12 +40,17 @@ def main() -> int:
     if args.program is not None:
         text = args.program.read_text()
         name = next((line.split()[1] for line in text.splitlines() if line.startswith(".config ")), args.config)
-        bench = open_bench(CONFIGS[name], args.backend)
+        bench = open_bench(CHIPS[name], args.backend)
         with bench.device:
             bench.run(from_text(text, bench.config))
         print(f"{args.program} is as on golden")
         return 0
     bench = open_bench(config, args.backend)
+    if args.broken:
+        with bench.device:
+            done = sum(break_seed(bench, seed, args.broken) for seed in seeds)
+        print(f"{done} of {len(seeds)} programs broken ({args.broken}): stopped as on golden, then right when whole")
+        return 0
     began = time.monotonic()
     with bench.device:
         failed = run_seeds(bench, seeds, sim_build_dir() / "report" / "random_programs",
@@ -54,4 +60,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except Mismatch as found:
+        sys.exit(str(found))

@@ -10,15 +10,13 @@ import numpy as np
 
 from sluice.errors import ChipError, DeviceError, DeviceTimeout, UsageError
 from sluice.runtime import Device, RunReport
-from sluice_hw.config import ChipConfig
 from sluice_hw.isa import Error, Op, Unit
-from verif.harness import open_chip
 from verif.unit.compiler.races import trace
 
 from .illegal import Broken
 from .legal import Case
 
-__all__ = ["Bench", "Mismatch", "open_bench", "place_of"]
+__all__ = ["Bench", "Mismatch", "place_of"]
 
 #: Cycles that a program may take; the longest takes a tenth.
 TIMEOUT = 400_000
@@ -214,8 +212,3 @@ def place_of(case: Case, address: int) -> str:
         if area.start <= address // size < area.end:
             return f"{where} ({name}, never written)"
     return f"{where}, outside of the program's"
-
-
-def open_bench(config: ChipConfig, backend: str) -> Bench:
-    """A chip to run cases on."""
-    return Bench(open_chip(config, backend))

@@ -9,11 +9,11 @@ from sluice.asm import Program
 from sluice.golden import Fault, MachineError
 from sluice_hw import isa
 from sluice_hw.config import ChipConfig
-from sluice_hw.isa import Error, Op
+from sluice_hw.isa import Error, Op, Operand
 
 from .legal import Case, run_golden
 
-__all__ = ["BREAKS", "Broken", "IllegalWord", "break_case", "illegal_words", "patched"]
+__all__ = ["BREAKS", "Broken", "IllegalWord", "break_case", "illegal_words", "kinds_of", "patched"]
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,22 @@ def _past_the_end(case: Case, words: list[int], rng: random.Random) -> str:
     return "no HALT"
 
 
+def _mode(case: Case, words: list[int], rng: random.Random) -> str | None:
+    """A PASS_MODE that no pass can run: without a result, or with a stream that serves both ALUs."""
+    found = _one_of(words, rng, Op.PASS_MODE)
+    if found is None:
+        return None
+    at, op, fields = found
+    if rng.random() < 0.3:
+        change = {"store": 0, "use_reduce": 0}
+    else:
+        stream = int(rng.choice([Operand.X, Operand.Y, Operand.COLUMN]))
+        change = {"use_first": 1, "use_second": 1, rng.choice(["first_b", "first_c"]): stream,
+                  rng.choice(["second_b", "second_c"]): stream}  # fmt: skip
+    words[at] = isa.encode(op, case.config, {**fields, **change})
+    return f"word {at}: {change}"
+
+
 #: Ways to break a program, with the errors that they may end in.
 BREAKS = {
     "word": (_word, (Error.ILLEGAL_OPCODE, Error.ILLEGAL_FIELD, Error.RESERVED_BITS)),
@@ -149,7 +165,13 @@ BREAKS = {
     "long": (_long, (Error.ILLEGAL_FIELD,)),
     "nesting": (_nesting, (Error.LOOP_NESTING,)),
     "past the end": (_past_the_end, (Error.ILLEGAL_OPCODE, Error.FETCH_RANGE)),
+    "mode": (_mode, (Error.ILLEGAL_FIELD,)),
 }
+
+
+def kinds_of(config: ChipConfig) -> list[str]:
+    """Those of :data:`BREAKS` that programs of a chip can be broken in."""
+    return [kind for kind in BREAKS if kind != "mode" or config.is_float]
 
 
 def break_case(case: Case, rng: random.Random, kind: str, tries: int = 20) -> Broken | None:

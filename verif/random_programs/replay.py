@@ -22,6 +22,8 @@ __all__ = ["command", "explain", "from_text", "run_seeds", "text_of"]
 
 _AREAS = ("raw", "clean", "scratch", "dump")
 _FACTS = "case: "
+#: Failing seeds of a run that are made smaller.
+_MADE_SMALL = 2
 _RUN = ".venv/bin/python -m verif.random_programs"  # from the project's folder
 
 
@@ -66,7 +68,7 @@ def explain(
     bench: Bench, case: Case, error: Mismatch, folder: Path, *, tries: int = 400,
     say: Callable[[str], None] = print, before: int | None = None,
 ) -> str:  # fmt: skip
-    """Shrink a failing case, write program and log to ``folder``, and say how it is replayed."""
+    """Shrink a failing case (with 0 ``tries``: do not), write program and log to ``folder``, say how it is replayed."""
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{case.config.name}-{case.draft.seed}"
     lines = [f"config {case.config.name} seed {case.draft.seed}: {error}", f"replay: {command(case, '--shrink')}"]
@@ -81,7 +83,9 @@ def explain(
             return True
         return False
 
-    if fails(case):
+    if not tries:
+        pass
+    elif fails(case):
         small = shrink(case, fails, tries=tries, say=say)
         why = errors[id(small)]
         head = [why.splitlines()[0], f"made smaller by {command(case, '--shrink')}"]
@@ -101,8 +105,8 @@ def run_seeds(
     bench: Bench, seeds: Iterable[int], folder: Path, *, tries: int = 400, say: Callable[[str], None] = print,
     each: Callable[[Case, RunReport], None] = lambda case, report: None,
 ) -> list[str]:  # fmt: skip
-    """Run the cases of seeds; returns a text for each that failed. A chip that traces makes none of them smaller."""
-    tries = 0 if waves_wanted() else tries
+    """Run the cases of seeds; returns a text for each that failed. The first two are made smaller, so that a chip on
+    which all fail does not hold up the tests; on a chip that traces none is."""
     out: list[str] = []
     before: int | None = None
     for seed in seeds:
@@ -110,7 +114,8 @@ def run_seeds(
         try:
             each(case, bench.run(case))
         except Mismatch as error:
-            out.append(explain(bench, case, error, folder, tries=tries, say=say, before=before))
+            smaller = tries if len(out) < _MADE_SMALL and not waves_wanted() else 0
+            out.append(explain(bench, case, error, folder, tries=smaller, say=say, before=before))
             say(out[-1])
         before = seed
     return out

@@ -6,21 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from sluice_hw.config import preset
 from verif.harness import report_dir
-from verif.random_programs.compare import Bench, open_bench
+from verif.random_programs.chips import DRAM, open_bench
+from verif.random_programs.compare import Bench
 from verif.random_programs.legal import make_case
 from verif.random_programs.replay import run_seeds
 from verif.system.workload import assert_accounted
 
 pytestmark = pytest.mark.soak
 
-CONFIG = preset("tiny-hbm2")
-
 
 @pytest.fixture(scope="module")
 def dram() -> Iterator[Bench]:
-    bench = open_bench(CONFIG, "rtl")
+    bench = open_bench(DRAM)
     with bench.device:
         yield bench
 
@@ -32,11 +30,11 @@ def test_random_programs(dram: Bench, seed: int) -> None:
 
 def test_what_the_latency_of_real_memory_costs(dram: Bench, seed: int) -> None:
     """Beside the same chip with the memory of 40 cycles: the same work; printed, what programs take longer."""
-    usual = open_bench(CONFIG.replace(name="tiny-4k", memory="sram", ecc="off"), "rtl")
+    usual = open_bench(DRAM.replace(name="tiny-4k", memory="sram", ecc="off"))
     cycles = {"usual": 0, "dram": 0}
     with usual.device:
         for one in range(12):
-            case = make_case(CONFIG, 7_000_000 + seed * 1000 + one)
+            case = make_case(DRAM, 7_000_000 + seed * 1000 + one)
             reports = {"usual": usual.run(case), "dram": dram.run(case)}
             assert reports["usual"].work == reports["dram"].work
             for name, report in reports.items():

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import random
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sluice.asm import Program
 from verif.harness import report_dir
-from verif.random_programs.compare import Bench, open_bench
+from verif.random_programs.chips import open_bench
+from verif.random_programs.compare import Bench
 from verif.random_programs.crosses import Crosses
-from verif.random_programs.illegal import BREAKS, break_case, illegal_words
-from verif.random_programs.legal import make_case
 from verif.random_programs.replay import from_text, run_seeds
+from verif.random_programs.sweep import sweep_programs, sweep_words
 from verif.system.configs import FLOAT_CONFIGS, RANDOM_CONFIGS
 
 #: Programs of each chip in `make test`, 50 together.
@@ -31,7 +27,7 @@ REGRESSIONS = sorted((Path(__file__).parents[1] / "random_programs" / "regressio
 @pytest.fixture(scope="module", params=RANDOM_CONFIGS)
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     """A chip for the tests of this file."""
-    out = open_bench(RANDOM_CONFIGS[request.param], "rtl")
+    out = open_bench(RANDOM_CONFIGS[request.param])
     with out.device:
         yield out
 
@@ -39,7 +35,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
 @pytest.fixture(scope="module", params=FLOAT_CONFIGS)
 def float_bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     """A chip of bf16, for the long tests."""
-    out = open_bench(FLOAT_CONFIGS[request.param], "rtl")
+    out = open_bench(FLOAT_CONFIGS[request.param])
     with out.device:
         yield out
 
@@ -61,37 +57,6 @@ def test_random_programs(bench: Bench, seed: int) -> None:
 @pytest.mark.soak
 def test_many_random_programs(bench: Bench, seed: int) -> None:
     check(bench, 1_000_000 + seed * 10_000, -(-LONG // len(RANDOM_CONFIGS)))
-
-
-def sweep_words(bench: Bench, share: float, seed: int) -> None:
-    """Every illegal word stops the chip at its address with its code and field, and does nothing."""
-    rng, device = random.Random(seed), bench.device
-    cases = illegal_words(bench.config, rng)
-    good = make_case(bench.config, seed)
-    bench.run(good)
-    device.load_program(Program([case.word for case in cases]), verify=False)
-    for entry in sorted(rng.sample(range(len(cases)), round(share * len(cases)))):
-        case = cases[entry]
-        device.start(entry=entry)
-        assert device.transport.wait_interrupt(20_000), case.what
-        fault = device.last_error
-        got = (fault.code, fault.pc, fault.field, fault.info, fault.unit)
-        assert got == (case.code, entry, case.field, case.word & 0xFFFF_FFFF, "sequencer"), case.what
-        device.reset()
-    bench.check_memory(good)
-    bench.run(good)
-
-
-def sweep_programs(bench: Bench, number: int, seed: int) -> None:
-    """Programs broken in one place stop there, write nothing that is not theirs, and the chip runs them whole after."""
-    done = Counter()
-    for one, kind in zip(range(number), itertools.cycle(BREAKS), strict=False):
-        case = make_case(bench.config, seed + one)
-        broken = break_case(case, random.Random(seed + one), kind)
-        if broken is not None:
-            done[kind] += 1
-            bench.stop(case, broken)
-    assert all(done[kind] for kind in BREAKS if kind != "nesting"), f"not every program has loops, but {done}"
 
 
 def test_illegal_words(bench: Bench, seed: int) -> None:
@@ -120,5 +85,5 @@ def test_programs_of_bf16(float_bench: Bench, seed: int) -> None:
             float_bench.run(from_text(path.read_text(), float_bench.config))
     failed = run_seeds(float_bench, range(seed * 1000, seed * 1000 + LONG // 10), report_dir("random_programs"))
     assert not failed, "\n\n".join(failed)
-    sweep_words(float_bench, 0.5, seed)
+    sweep_words(float_bench, 1.0, seed)
     sweep_programs(float_bench, LONG // 20, seed * 1000)

@@ -7,23 +7,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from sluice_hw.emit.chip import chip_verilog
-from verif.harness import open_chip, report_dir
-from verif.models.slow_memory import SlowMemory
-from verif.random_programs.compare import Bench, open_bench
+from verif.harness import report_dir
+from verif.random_programs.chips import SLOW, open_bench
+from verif.random_programs.compare import Bench
 from verif.random_programs.legal import make_case
 from verif.random_programs.replay import run_seeds
 from verif.system.configs import RANDOM_CONFIGS
 from verif.system.workload import assert_accounted
 
-CONFIG = RANDOM_CONFIGS["odd"]
-
 
 @pytest.fixture(scope="module")
 def slow() -> Iterator[Bench]:
-    verilog = chip_verilog(CONFIG, emission="loop", memory=SlowMemory(CONFIG, seed=1))
-    with open_chip(CONFIG, source=verilog) as device:
-        yield Bench(device)
+    bench = open_bench(SLOW)
+    with bench.device:
+        yield bench
 
 
 def check(slow: Bench, first: int, number: int) -> None:
@@ -43,10 +40,10 @@ def test_many_random_programs(slow: Bench, seed: int) -> None:
 def test_waiting_is_counted(slow: Bench, seed: int) -> None:
     """Beside the chip with its usual memory: what the programs do is the same, and units wait longer for memory."""
     waited, cycles = Counter(), Counter()
-    usual = open_bench(CONFIG, "rtl")
+    usual = open_bench(RANDOM_CONFIGS["odd"])
     with usual.device:
         for one in range(6):
-            case = make_case(CONFIG, 5_000_000 + seed * 1000 + one)
+            case = make_case(SLOW, 5_000_000 + seed * 1000 + one)
             reports = {"usual": usual.run(case), "slow": slow.run(case)}
             assert reports["usual"].work == reports["slow"].work
             for name, report in reports.items():
