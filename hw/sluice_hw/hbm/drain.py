@@ -20,9 +20,9 @@ class SliceDrain(wiring.Component):
     """Stands between requesters that are reset by a soft reset and a memory that is not.
 
     After ``cut`` no request passes. Trains under way are completed: write trains get the beats they are owed, of any
-    contents; read beats and answers are taken and dropped. When nothing is under way, the memory may be reset itself:
-    the way stays closed for ``settle`` cycles more, in the first half of which ``reset`` is high. A memory that does
-    not answer keeps it closed.
+    contents, but a beat that the memory was shown stays as it was; read beats and answers are taken and dropped. When
+    nothing is under way, the memory may be reset itself: the way stays closed for ``settle`` cycles more, in the first
+    half of which ``reset`` is high. A memory that does not answer keeps it closed.
 
     Parameters
     ----------
@@ -68,6 +68,7 @@ class SliceDrain(wiring.Component):
         read, write = Signal(), Signal()
         read_ends, write_ends = Signal(), Signal()
         sent, came = Signal(), Signal()
+        kept = Signal(port.write_data.payload.shape(), reset_less=True)  # the beat that stood there at the cut
         for asked, ask, count, passed in (
             (port.read, memory.read, reads, read), (port.write, memory.write, writes, write),
         ):  # fmt: skip
@@ -78,7 +79,7 @@ class SliceDrain(wiring.Component):
             ]  # fmt: skip
         m.d.comb += [
             memory.write_data.valid.eq(Mux(open_, port.write_data.valid, draining & (owed != 0))),
-            memory.write_data.payload.eq(port.write_data.payload),
+            memory.write_data.payload.eq(Mux(open_, port.write_data.payload, kept)),
             port.write_data.ready.eq(memory.write_data.ready & open_),
             port.read_data.valid.eq(memory.read_data.valid & open_),
             port.read_data.payload.eq(memory.read_data.payload),
@@ -102,6 +103,8 @@ class SliceDrain(wiring.Component):
             m.d.sync += settling.eq(settling - 1)
         with m.If(self.cut):
             m.d.sync += draining.eq(1)
+            with m.If(open_):
+                m.d.sync += kept.eq(port.write_data.payload)
         with m.Elif(draining & none & (owed == 0)):
             m.d.sync += [draining.eq(0), settling.eq(self._settle)]
         m.d.comb += self.reset.eq(settling > self._settle // 2)
