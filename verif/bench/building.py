@@ -30,7 +30,7 @@ class Built:
 class Workshop:
     """A build folder of its own, so that no earlier model is found; it is removed in the end.
 
-    Verilator's run-time library is compiled once for each set of flags: whatever is built first with them pays for it.
+    Verilator's run-time library and headers are compiled once for each set of flags: what is built first pays for them.
     """
 
     def __init__(self, name: str) -> None:

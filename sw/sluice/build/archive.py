@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .cache import cached, content_hash, sim_build_dir
+from .compiling import make_products
 from .model import CocotbModel, _find_libpython
-from .steps import RECIPE, check_build, cpu_identity, library_flags, make_products, run_step
+from .steps import RECIPE, check_build, cpu_identity, library_flags, run_step
 from .toolchain import find_toolchain
 
 __all__ = ["Archive", "build_archive"]
@@ -166,7 +167,6 @@ def build_archive(
     toolchain = find_toolchain()
     cflags = [*toolchain.cflags, *library_flags(toolchain)]
     control = "`verilator_config\n" + "".join(f'public_flat_rw -module "{top}" -var "{var}"\n' for var in public)
-    make_opts = [f"OPT_FAST={opt}", "OPT_SLOW=-O0", "OPT_GLOBAL=-O1"]
     options = [
         *("--top-module", top, "--prefix", "Vtop", "-cc", "-Mdir", "obj", "--assert", "-Wno-fatal", "--vpi"),
         *("--no-timing", "--x-initial", "fast", *verilator_args, *(["--trace-fst"] if waves else [])),
@@ -175,7 +175,7 @@ def build_archive(
     # These name a place in the build folder, which is no input: neither the key nor the entry holds it.
     fst_cflags = toolchain.fst_flags()[0] if waves else []
     cpu = cpu_identity() if "native" in f"{opt} {hot}" else ""
-    hashed = content_hash(_RECIPE, toolchain.identity, cpu, *options, *make_opts, *(hot or ()), control, verilog)
+    hashed = content_hash(_RECIPE, toolchain.identity, cpu, *options, opt, *(hot or ()), control, verilog)
 
     def build(work: Path) -> None:
         src, obj = work / "src", work / "obj"
@@ -187,10 +187,11 @@ def build_archive(
         _leave_memories(obj)
         files = sorted(obj.glob("Vtop___024root__[0-9]*.cpp"))
         text = {file: file.read_text() for file in files if "Slow" not in file.name}
-        (obj / "hot.mk").write_text(_hot_rules(text, hot))
+        alone = [file.stem for file in text if hot and re.search(hot[0], text[file])]
+        (obj / "archive.mk").write_text(_rules(alone, hot[1] if hot else ""))
         make_products(
-            name, work, toolchain, make_opts, ["libVtop.a", "libverilated.a", "flags"], files=["hot.mk"],
-            settings=[f"USER_CPPFLAGS={' '.join(fst_cflags)}"],
+            name, work, toolchain, ["libVtop.a", "libverilated.a", "flags"], fast=opt, library="-O1", alone=alone,
+            files=["archive.mk"], settings=[f"USER_CPPFLAGS={' '.join(fst_cflags)}"],
         )  # fmt: skip
         lines = (obj / "flags").read_text().splitlines()
         compile_flags, link_flags = ([w for w in shlex.split(line) if w not in fst_cflags] for line in lines)
@@ -209,13 +210,12 @@ def build_archive(
     )  # fmt: skip
 
 
-def _hot_rules(files: Mapping[Path, str], hot: tuple[str, str] | None) -> str:
+def _rules(hot: Sequence[str], flags: str) -> str:
     """Further rules for the makefile: flags of single files, and a target that writes the settings down."""
     rules = []
-    for file, text in files.items():
-        if hot and re.search(hot[0], text):
-            # A precompiled header belongs to the flags that it was compiled with.
-            rules += [f"{file.stem}.o: CXXFLAGS += {hot[1]}", f"{file.stem}.o: VK_PCH_I_FAST ="]
+    for name in hot:
+        # A precompiled header belongs to the flags that it was compiled with.
+        rules += [f"{name}.o: CXXFLAGS += {flags}", f"{name}.o: VK_PCH_I_FAST ="]
     # Compiler words with quotes do not occur; a line each for compiling and linking.
     rules += ["flags:", "\t@echo '$(CXXFLAGS) $(filter-out -MMD -I.,$(CPPFLAGS))' > flags",
               "\t@echo '$(LDFLAGS) $(LDLIBS)' >> flags"]  # fmt: skip

@@ -20,6 +20,7 @@ from typing import Literal
 from xml.etree import ElementTree
 
 from .cache import BuildFailed, cached, content_hash, sim_build_dir
+from .compiling import make_products
 from .embed import launcher
 from .steps import (
     RECIPE,
@@ -27,7 +28,6 @@ from .steps import (
     cpu_identity,
     library_flags,
     log_tail,
-    make_products,
     run_logged,
     run_step,
 )
@@ -319,7 +319,7 @@ def build_cocotb(
         files={} if public == "all" else {"public.vlt": control},
         args=args,
         sources=[main],
-        cflags=["-fPIC"] if embedded else [],
+        cflags=[],
         ldflags=[*(["-shared"] if embedded else []), f"-Wl,-rpath,{libs}", f"-L{libs}", "-lcocotbvpi_verilator"],
         opt=opt,
         parameters=parameters or {},
@@ -365,8 +365,6 @@ def build_shared(
     pathlib.Path
         The ``.so`` file. Load it with ``ctypes.CDLL``; several models can live in one process.
     """
-    toolchain = find_toolchain()
-    cflags = [*library_flags(toolchain), "-DVL_TIME_CONTEXT"]
     args = ["--exe", "-o", "model.so", *verilator_args]
     args += ["--trace-fst"] if waves else []
     args += ["--coverage-line", "--coverage-toggle", "--coverage-user"] if coverage else []
@@ -377,7 +375,7 @@ def build_shared(
         files={"wrapper.cpp": cpp},
         args=args,
         sources=[],
-        cflags=cflags,
+        cflags=["-DVL_TIME_CONTEXT"],
         ldflags=["-shared", "-Wl,-Bsymbolic"],
         opt=opt,
         parameters=parameters or {},
@@ -447,11 +445,11 @@ def _build(
     root = sim_build_dir()
     texts = [verilog] if isinstance(verilog, str) else list(verilog)
     fst_cflags, fst_ldflags = toolchain.fst_flags() if fst else ([], [])
-    cflags = [*toolchain.cflags, *cflags, *fst_cflags]
+    cflags = [*toolchain.cflags, *library_flags(toolchain), *cflags]
     ldflags = [*ldflags, *fst_ldflags]
     opt_flags = shlex.split(opt)
     # Of the run-time library long runs alone notice the difference; all others then share one build of it.
-    make_opts = [f"OPT_FAST={opt}", "OPT_SLOW=-O0", "OPT_GLOBAL=-O2" if "-O3" in opt_flags else "OPT_GLOBAL=-O1"]
+    library = "-O2" if "-O3" in opt_flags else "-O1"
     options = [
         *("--top-module", top, "--prefix", "Vtop", "-cc", "-Mdir", "obj", "--assert", "-Wno-fatal"),
         *([] if {"--timing", "--no-timing"} & set(args) else ["--no-timing"]),
@@ -462,9 +460,9 @@ def _build(
     ]
     cpu = cpu_identity() if any("native" in flag for flag in opt_flags) else ""
     # The place of what FST tracing needs lies in the build folder, which is no input.
-    inputs = [word for word in options if word not in (*fst_cflags, *fst_ldflags)]
+    inputs = [word for word in options if word not in fst_ldflags]
     key = content_hash(
-        *(RECIPE, toolchain.identity, cpu, *versions, *inputs, *make_opts, *map(str, sources)),
+        *(RECIPE, toolchain.identity, cpu, *versions, *inputs, opt, library, *map(str, sources)),
         *[part for item in sorted(files.items()) for part in item],
         *texts,
     )
@@ -483,7 +481,11 @@ def _build(
             paths.append(path)
         command = [str(toolchain.verilator), *options, *map(str, sources), *paths]
         run_step("Verilator", name, command, work=work, env=toolchain.environment())
-        make_products(name, work, toolchain, make_opts, [product])
+        make_products(
+            name, work, toolchain, [product], fast=opt, library=library,
+            sources=[*sources, *(src / file for file in files if file.endswith(".cpp"))],
+            settings=[f"USER_CPPFLAGS={' '.join(fst_cflags)}"],
+        )  # fmt: skip
         os.replace(work / "obj" / product, work / product)
         shutil.rmtree(work / "obj")
 

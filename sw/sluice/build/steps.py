@@ -1,4 +1,4 @@
-"""What the builds share: a logged command, the compiled run-time library, and the parts of a cache key."""
+"""What the builds share: a logged command, flags, and the parts of a cache key."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ import hashlib
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .cache import BuildFailed, cached, content_hash, sim_build_dir
+from .cache import BuildFailed, sim_build_dir
 from .toolchain import Toolchain, ToolchainError
 
 __all__ = [
-    "RECIPE", "check_build", "cpu_identity", "library_flags", "log_tail", "make_products", "run_logged", "run_step",
+    "RECIPE", "check_build", "cpu_identity", "library_flags", "log_tail", "run_logged", "run_step",
 ]  # fmt: skip
 
 #: Part of every cache key: raise it when the build steps change what they produce.
-RECIPE = "1"
+RECIPE = "2"
 
 #: Seconds of wall time after which a run is taken for hung and ended; ``SLUICE_RUN_TIMEOUT`` overrides it.
 RUN_TIMEOUT = 3600.0
@@ -40,7 +39,10 @@ def check_build(name: str) -> None:
 
 
 def library_flags(toolchain: Toolchain) -> list[str]:
-    """Compiler flags of a library. Two in one process both define class Vtop: each is to call its own copy."""
+    """Compiler flags of a library. Two in one process both define class Vtop: each is to call its own copy.
+
+    Programs are compiled with them, too, and so share the run-time library and the headers.
+    """
     return ["-fPIC", *([] if "clang" in toolchain.cxx_version else ["-fno-gnu-unique"])]
 
 
@@ -89,61 +91,6 @@ def log_tail(log: Path, lines: int = 40) -> str:
     except OSError:
         return ""
     return "\n".join(f"  | {line}" for line in text[-lines:])
-
-
-def make_products(
-    name: str, work: Path, toolchain: Toolchain, make_opts: Sequence[str], products: Sequence[str], *,
-    files: Sequence[str] = (), settings: Sequence[str] = (),
-) -> None:
-    """Compile what Verilator has left in ``work/obj``, with the run-time library from the cache.
-
-    Parameters
-    ----------
-    make_opts
-        Settings of make that the run-time library depends on.
-    products
-        Targets of make.
-    files, settings
-        Further makefiles in ``obj``, and settings that concern nothing but the design.
-    """
-    makefiles = [word for file in ("Vtop.mk", *files) for word in ("-f", file)]
-    make = [toolchain.make, "-C", "obj", *makefiles, f"-j{os.cpu_count() or 1}", *toolchain.make_args, *make_opts,
-            *settings]  # fmt: skip
-    if toolchain.ccache:
-        make.append(f"OBJCACHE={toolchain.ccache}")
-
-    def step(targets: Sequence[str]) -> None:
-        run_step("C++", name, [*make, *targets], work=work, env=toolchain.environment())
-
-    _share_runtime(work / "obj", toolchain, make_opts, step)
-    step(products)
-
-
-def _share_runtime(
-    obj: Path, toolchain: Toolchain, make_opts: Sequence[str], compile_objects: Callable[[list[str]], None]
-) -> None:
-    """Take the objects of Verilator's run-time library from an earlier model with the same flags.
-
-    They are the same for every model, and take most of the build time of a small one.
-    """
-    classes = (obj / "Vtop_classes.mk").read_text()
-    makefile = (obj / "Vtop.mk").read_text()
-    listed = re.search(r"^VM_GLOBAL_FAST \+= \\\n(.*?)\n\n", classes, re.DOTALL | re.MULTILINE)
-    settings = re.findall(r"^VM_[A-Z_]+ = \d+$", classes, re.MULTILINE)
-    user = re.search(r"^VM_USER_CFLAGS = \\\n(.*?)\n\n", makefile, re.DOTALL | re.MULTILINE)
-    if not listed or not user:
-        return  # an unknown makefile layout: make then builds everything itself
-    objects = [f"{word}.o" for word in listed[1].replace("\\", " ").split()]
-    key = content_hash(RECIPE, toolchain.identity, *objects, *settings, user[1], *make_opts)
-
-    def build(work: Path) -> None:
-        compile_objects(objects)
-        for name in objects:
-            shutil.copyfile(obj / name, work / name)
-
-    entry = cached(sim_build_dir() / "runtime" / key, build)
-    for name in objects:  # copyfile gives the present time, newer than the makefile that the objects depend on
-        shutil.copyfile(entry / name, obj / name)
 
 
 def cpu_identity() -> str:

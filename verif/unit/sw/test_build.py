@@ -13,6 +13,7 @@ import pytest
 
 from sluice.build import BuildFailed, ToolchainError, build_cocotb, build_shared, find_toolchain, lint, sim_build_dir
 from sluice.build import cache as cache_module
+from sluice.build import compiling as compiling_module
 from sluice.build import toolchain as toolchain_module
 from sluice.build.cache import atomic_write, cached, content_hash
 from sluice.build.model import pick_seed
@@ -246,6 +247,36 @@ def test_shared_library_counts():
     assert one.counter_run(models[0], 5) == 15
     for lib, model in zip((one, one, three), models, strict=True):
         lib.counter_delete(model)
+
+
+def test_a_small_model_is_one_unit_of_precompiled_headers():
+    """What the run-time library and the headers would take, every model but the first is spared."""
+    build_shared("counter", COUNTER, "counter", WRAPPER, opt="-O0")
+    other = build_shared("counter", COUNTER + "// again\n", "counter", WRAPPER, opt="-O0")
+    commands = [line for line in (other.parent / "build.log").read_text().splitlines() if " -c -o " in line]
+    assert len(commands) == 1 and "-include Vtop__pch.h.fast" in commands[0], commands
+
+
+def test_large_models_are_several_units(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiling_module, "_UNIT", 100)
+    monkeypatch.setattr(compiling_module, "_SLOW_UNIT", 60)
+    fast, slow = ["Vtop", "Vtop_0", "Vtop_1", "hot"], ["Vtop__Slow"]
+    for name, size in zip(fast + slow, (60, 30, 50, 10, 70), strict=True):
+        (tmp_path / f"{name}.cpp").write_text("x" * size)
+    classes = "".join(
+        f"VM_CLASSES_{kind} += \\\n{''.join(f'  {name} {chr(92)}{chr(10)}' for name in names)}\n"
+        for kind, names in (("FAST", fast), ("SLOW", slow))
+    )
+    arguments = compiling_module._join(tmp_path, classes, "-O1", [Path("/main.cpp")], ["hot"])
+    assert arguments[-3:] == ["VM_FAST=unit_fast1 hot", "VM_SLOW=unit_slow", "VM_USER_CLASSES=unit_fast"]
+    units = {path.stem: path.read_text().replace('#include ', "").split() for path in tmp_path.glob("unit_*.cpp")}
+    assert units == {
+        "unit_fast": ['"Vtop.cpp"', '"Vtop_0.cpp"', '"/main.cpp"'],
+        "unit_fast1": ['"Vtop_1.cpp"'],
+        "unit_slow": ['"Vtop__Slow.cpp"'],
+    }
+    # Without optimisation there is nothing to keep apart.
+    assert compiling_module._join(tmp_path, classes, "-O0", [], [])[-2:] == ["VM_SLOW=", "VM_USER_CLASSES="]
 
 
 def test_second_build_is_free(monkeypatch):
