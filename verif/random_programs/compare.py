@@ -120,6 +120,38 @@ class Bench:
             raise Mismatch(f"{broken.what}: {wrong[0]}")
         self.run(case)
 
+    def interrupt(self, case: Case, moment: int) -> bool:
+        """Start a case, reset the chip after ``moment`` cycles, then run the case whole; whether it still ran then.
+
+        Nothing is left of it, and of HBM only what it may write can have changed.
+
+        Raises
+        ------
+        Mismatch
+            When that is not so.
+        """
+        window = self._prepare(case)
+        device = self.device
+        device.load_program(case.lowered.program, verify=False)
+        device.start(params=case.draft.params, entry=case.draft.entry)
+        device.transport.advance(moment)
+        running = bool(device.status["running"])
+        device.reset()
+        left = [name for name, value in device.status.items() if value]
+        for unit in Unit:
+            state = device.read_fields(f"{unit.name}_STATE")
+            if (state["idle"], state["head"], state["level"]) != (1, 0, 0):
+                left.append(f"{unit.name}_STATE")
+            if device.read_csr(f"TOKENS_{unit.name}"):
+                left.append(f"TOKENS_{unit.name}")
+        self._changed(case, window)
+        wrong = [f"{name} is not as after a reset" for name in left] + self._memory(case, window)
+        if wrong:
+            self._repair()
+            raise Mismatch(f"a reset after {moment} cycles: {'; '.join(wrong)}")
+        self.run(case)
+        return running
+
     def check_memory(self, case: Case) -> None:
         """HBM is as the case left it; raises :class:`Mismatch`."""
         wrong = self._memory(case, self._window(case))

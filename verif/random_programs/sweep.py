@@ -12,7 +12,7 @@ from .compare import Bench, Mismatch
 from .illegal import break_case, illegal_words, kinds_of
 from .legal import make_case
 
-__all__ = ["break_command", "break_seed", "sweep_programs", "sweep_words"]
+__all__ = ["break_command", "break_seed", "sweep_programs", "sweep_resets", "sweep_words"]
 
 
 def sweep_words(bench: Bench, share: float, seed: int) -> None:
@@ -63,3 +63,16 @@ def sweep_programs(bench: Bench, number: int, seed: int) -> None:
     for one, kind in zip(range(number), itertools.cycle(kinds), strict=False):
         done[kind] += break_seed(bench, seed + one, kind)
     assert all(done[kind] for kind in kinds if kind != "nesting"), f"not every program has loops, but {done}"
+
+
+def sweep_resets(bench: Bench, number: int, seed: int) -> None:
+    """Programs that a soft reset ends at a random moment leave nothing behind: they run whole after it."""
+    rng, running = random.Random(seed), 0
+    for one in range(seed, seed + number):
+        case = make_case(bench.config, one)
+        cycles = bench.run(case).cycles
+        try:
+            running += bench.interrupt(case, rng.randrange(1, cycles))
+        except Mismatch as error:
+            raise Mismatch(f"seed {one}: {error}") from error
+    assert running > number // 2, f"{running} of {number} programs ran when they were reset"

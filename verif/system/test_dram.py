@@ -1,4 +1,5 @@
-"""Preset `tiny-hbm2`: random programs with golden's results, and what the latency of real memory costs them."""
+"""Preset `tiny-hbm2`: random programs with golden's results, broken ones, resets, and what the latency of real memory
+costs."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from verif.random_programs.chips import DRAM, open_bench
 from verif.random_programs.compare import Bench
 from verif.random_programs.legal import make_case
 from verif.random_programs.replay import run_seeds
+from verif.random_programs.sweep import sweep_programs, sweep_resets, sweep_words
 from verif.system.workload import assert_accounted
 
 pytestmark = pytest.mark.soak
@@ -26,6 +28,13 @@ def dram() -> Iterator[Bench]:
 def test_random_programs(dram: Bench, seed: int) -> None:
     failed = run_seeds(dram, range(6_000_000 + seed * 1000, 6_000_000 + seed * 1000 + 60), report_dir("dram"))
     assert not failed, "\n\n".join(failed)
+
+
+def test_broken_programs_and_resets(dram: Bench, seed: int) -> None:
+    """Programs stop as on golden, and what a reset has cut off is in memory before the host goes on."""
+    sweep_words(dram, 0.1, seed)
+    sweep_programs(dram, 25, 9_000_000 + seed * 1000)
+    sweep_resets(dram, 15, 9_100_000 + seed * 1000)
 
 
 def test_what_the_latency_of_real_memory_costs(dram: Bench, seed: int) -> None:

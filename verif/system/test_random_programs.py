@@ -13,7 +13,7 @@ from verif.random_programs.chips import open_bench
 from verif.random_programs.compare import Bench
 from verif.random_programs.crosses import Crosses
 from verif.random_programs.replay import from_text, run_seeds
-from verif.random_programs.sweep import sweep_programs, sweep_words
+from verif.random_programs.sweep import sweep_programs, sweep_resets, sweep_words
 from verif.system.configs import FLOAT_CONFIGS, RANDOM_CONFIGS
 
 #: Programs of each chip in `make test`, 50 together.
@@ -67,6 +67,15 @@ def test_broken_programs(bench: Bench, seed: int) -> None:
     sweep_programs(bench, 15, seed * 1000)
 
 
+def test_resets(bench: Bench, seed: int) -> None:
+    sweep_resets(bench, 4, seed * 1000 + 500)
+
+
+@pytest.mark.soak
+def test_many_resets(bench: Bench, seed: int) -> None:
+    sweep_resets(bench, LONG // 20, 3_000_000 + seed * 10_000)
+
+
 @pytest.mark.soak
 def test_all_illegal_words(bench: Bench, seed: int) -> None:
     sweep_words(bench, 1.0, seed)
@@ -87,3 +96,4 @@ def test_programs_of_bf16(float_bench: Bench, seed: int) -> None:
     assert not failed, "\n\n".join(failed)
     sweep_words(float_bench, 1.0, seed)
     sweep_programs(float_bench, LONG // 20, seed * 1000)
+    sweep_resets(float_bench, LONG // 20, seed * 1000)

@@ -38,8 +38,9 @@ def test_many_random_programs(slow: Bench, seed: int) -> None:
 
 
 def test_waiting_is_counted(slow: Bench, seed: int) -> None:
-    """Beside the chip with its usual memory: what the programs do is the same, and units wait longer for memory."""
-    waited, cycles = Counter(), Counter()
+    """Beside the chip with its usual memory: what the programs do is the same, units wait longer for memory, and the
+    array longer for operands."""
+    waited, starved, cycles = Counter(), Counter(), Counter()
     usual = open_bench(RANDOM_CONFIGS["odd"])
     with usual.device:
         for one in range(6):
@@ -49,5 +50,7 @@ def test_waiting_is_counted(slow: Bench, seed: int) -> None:
             for name, report in reports.items():
                 assert_accounted(report)
                 cycles[name] += report.cycles
+                starved[name] += sum(report.starved.values())
                 waited[name] += report.stalls["ld"]["hbm"] + report.stalls["st"]["hbm"]
-    assert waited["slow"] > 1.2 * waited["usual"] and cycles["slow"] > 1.2 * cycles["usual"], (waited, cycles)
+    for counts in (waited, starved, cycles):
+        assert counts["slow"] > 1.2 * counts["usual"], (waited, starved, cycles)

@@ -486,6 +486,7 @@ class Device:
             self.transport.advance(16)
         else:
             raise DeviceTimeout("the chip does not come out of its soft reset", dump=self.dump())
+        self.transport.settle()
         self.write_csr("IRQ_STATUS", (1 << len(Irq)) - 1)
 
     # -- debugging -----------------------------------------------------------------------------------------------

@@ -97,6 +97,8 @@ class RtlTransport(Transport):
             None if waves is None else os.fsencode(Path(waves).absolute()), window.first, window.end
         )
         self._start = csr.csr_map(config)["CTRL"]
+        #: Slice, from the end of HBM, that :meth:`settle` has read last.
+        self._settled = 1
         size = ctypes.c_uint64()
         memory = self._library.sluice_memory(self._chip, ctypes.byref(size))
         #: HBM as bytes, shared with the simulation.
@@ -176,6 +178,16 @@ class RtlTransport(Transport):
     def sim_time(self) -> SimTime:
         chip = self._handle()
         return SimTime(self._library.sluice_cycles(chip), self._library.sluice_seconds(chip))
+
+    def settle(self) -> None:
+        """Read a word through the port, which memory outside of the chip serves when it has written what it was owed.
+        Two slices take turns, because the chip's slice buffer holds one."""
+        if self.host_path == "view" and self.config.memory != "sram":
+            self._settled = 3 - self._settled
+            address = (self.config.hbm_slices - self._settled) * self.config.slice_bytes
+            word = ctypes.create_string_buffer(8)
+            # Memory that does not answer, or with an error, is for the accesses that want it to tell.
+            self._library.sluice_mem_read(self._handle(), HostMap.HBM_BASE + address, 8, ctypes.addressof(word))
 
     def hbm_view(self) -> np.ndarray:
         """HBM as uint8[hbm_bytes], the simulator's own memory; not to be used after :meth:`close`.
