@@ -37,11 +37,11 @@ CONFIG = ChipConfig(rows=2, cols=2, vmem_bytes=192, vmem_banks=8, acc_bytes=6 * 
 MOST_ROWS = 3
 
 
-def legal(op: isa.Op, view) -> list:
+def legal(op: isa.Op, view, config: ChipConfig = CONFIG) -> list:
     """The fields of an op lie in the ranges that the decoder checks."""
     conditions = []
     for field in isa.OPS[op].fields:
-        low, high = isa.field_range(field, CONFIG)
+        low, high = isa.field_range(field, config)
         conditions += [view[field.name] >= low, view[field.name] <= high]
     return conditions
 
