@@ -95,6 +95,7 @@ def try_mutation(mutation: Mutation) -> Outcome:
 def _verdict(status: int, text: str) -> Verdict:
     if status == 0:
         return Verdict.SURVIVED
-    if status == 1 and re.search(r"SimulationFailed|AssertionError|ChipError|^E +assert ", text, re.MULTILINE):
+    said = r"SimulationFailed|ProofFailed|AssertionError|ChipError|^E +assert "
+    if status == 1 and re.search(said, text, re.MULTILINE):
         return Verdict.CAUGHT
     return Verdict.BROKEN

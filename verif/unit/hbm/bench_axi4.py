@@ -104,6 +104,23 @@ async def reordered(dut):
 
 
 @cocotb.test()
+async def failed_writes(dut):
+    """Many short trains at once, half of them to pages that fail, answered in any order: each is told of its own."""
+    rng = seeded("failed writes")
+    responder = Responder(dut, CONFIG.hbm_bytes, rng, idle=0.3)
+    await start_up(dut)
+    responder.bad = {page: SLVERR for page in range(0, CONFIG.hbm_bytes // 4096, 2)}
+    port = PoisonedRequester(dut, "port", CONFIG)
+    slices = [rng.randrange(SLICES) for _ in range(150)]
+    waiting = [port.write(first, rng.randbytes(SLICE)) for first in slices]
+    for event in waiting:
+        await with_timeout(event.wait(), 500_000, "ns")
+    wrong = [int(any(at // 4096 in responder.bad for at in range(first * SLICE, (first + 1) * SLICE, D)))
+             for first in slices]  # fmt: skip
+    assert port.answers == wrong and 30 < sum(wrong) < 120
+
+
+@cocotb.test()
 async def full_rate(dut):
     """A long train moves a beat a cycle each way, once it is under way."""
     rng = seeded("rate")
