@@ -153,7 +153,7 @@ def run_verilog(
     results = model.run(
         bench_module,
         testcase=testcases,
-        env=env,
+        env={"COCOTB_REWRITE_ASSERTION_FILES": "verif/*.py", **(env or {})},  # helpers of a bench assert, too
         seed=seed,
         waves_file=folder / "waves.fst" if waves else None,
         results_dir=folder,

@@ -75,7 +75,7 @@ async def protocol(dut):
 @cocotb.test()
 async def wrong_on_purpose(dut):
     await start_up(dut)
-    raise AssertionError("wrong on purpose")
+    assert len("wrong on purpose") == 0
 
 
 @cocotb.test()

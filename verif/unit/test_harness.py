@@ -100,8 +100,9 @@ def test_protocol_violation_fails(fault, message):
 
 
 def test_failing_bench_fails():
-    with pytest.raises(SimulationFailed, match="1 of 1 cocotb tests failed.*wrong_on_purpose"):
+    with pytest.raises(SimulationFailed, match="1 of 1 cocotb tests failed.*wrong_on_purpose") as caught:
         run_bench(Fifo(), BENCH, name="harness-fifo", testcases="wrong_on_purpose")
+    assert "where 16 = len('wrong on purpose')" in caught.value.log.read_text()  # pytest's words
 
 
 def test_a_bench_that_hangs_fails():
