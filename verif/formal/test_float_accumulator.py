@@ -10,7 +10,7 @@ Assumed is what others promise: the array adds to a row that it has changed no s
 (``test_apart.py``), and lanes write no row while a sum for it is under way (tokens; programs are checked for races). In
 place of the adder stands one that gives x for x + -0, and no other law of addition.
 
-Bounds: one column, 6 rows, latencies 1 and 2 (soak: 4). Otherwise unbounded, by induction.
+Bounds: one column, 6 rows, latency 1 (soak: 4, and both types with latency 2). Otherwise unbounded, by induction.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MINUS_ZERO = 1 << 31
 
 def added(base, row, int8):
     """A sum; of bf16 a stand-in whose result says which operand was which."""
-    return Mux(int8, base + row, Mux(base == MINUS_ZERO, row, (base << 1) + row))[:32]
+    return Mux(int8, base + row, Mux(base == MINUS_ZERO, row, (base << 1) + row + 1))[:32]
 
 
 class AnyAdder(Elaboratable):
@@ -181,13 +181,13 @@ class FloatCheck(Check):
 
 
 def test_no_lost_update():
-    prove_checks("float_accumulator", {
-        "bf16": FloatCheck(1), "both": FloatCheck(2, dtype="int8+bf16")}, depth=2)  # fmt: skip
+    prove_checks("float_accumulator", {"bf16": FloatCheck(1)}, depth=2)
 
 
 @pytest.mark.soak
 def test_longer_adder():
-    prove_checks("float_accumulator_soak", {"bf16": FloatCheck(4), "both": FloatCheck(4, dtype="int8+bf16")}, depth=2)
+    prove_checks("float_accumulator_soak", {
+        "bf16": FloatCheck(4), "both": FloatCheck(2, dtype="int8+bf16")}, depth=2)  # fmt: skip
 
 
 BUGS = {

@@ -6,6 +6,7 @@
   many bytes a request uses is what the program set: lanes of the block times bytes of the stream's format, in one
   access or two, or twice the elements of a transpose's row. Requests to VMEM are held until they are granted, but for a
   fault. (At the accumulators a request may give way to another one of the unit's.)
+- Parts of it alone, in `make test`: what they ask for and write, given legal shapes and streams.
 
 Fields of setup words are those that the decoder lets pass. The lanes' arithmetic is left out: what comes out of them
 and when is any, and so is what queues hold. In return this is assumed: a pass ends when all it reads has been read, a
@@ -270,6 +271,7 @@ class UnitCheck(Check):
                 self.invariant(m, ~payload.mask[i] | (payload.addr + i < vmem))
 
 
+@pytest.mark.soak
 def test_unit():
     prove_checks("float_bounds", {"unit": UnitCheck()}, depth=1)
 
