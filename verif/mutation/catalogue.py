@@ -69,6 +69,9 @@ _FLOAT_GROUP = "unit/vpu/test_float_unit.py::test_short_groups_with_a_reduction"
 _FLOAT_FAULT = "unit/vpu/test_float_unit.py::test_faults"
 _ACC_WRITE = "unit/test_accumulator_writes.py::test_writes"
 _COUNTERS = "unit/test_counters.py::test_counters"
+_GUARD = "unit/hbm/test_guard.py::test_guard[sideband-equal_beat]"
+_INBAND = "unit/hbm/test_guard.py::test_guard[inband-narrow_beat]"
+_AXI4 = "unit/hbm/test_axi4.py::test_axi4_memory"
 
 MUTATIONS: tuple[Mutation, ...] = (
     # -- array
@@ -493,5 +496,76 @@ MUTATIONS: tuple[Mutation, ...] = (
         "self.write.req.ready.eq(~(written & (write_upper == stored_upper)))",
         "self.write.req.ready.eq(1)",
         _ACC_WRITE,
+    ),
+    # -- ECC, AXI4, reset of memory
+    Mutation("two errors of a word not told", "hbm/ecc.py", "double.eq((wrong != 0) & ~known)", "double.eq(0)", _GUARD),
+    Mutation(
+        "scrubber writes back what it cannot correct", "hbm/scrub.py", "with m.If(wrong & ~bad):", "with m.If(wrong):",
+        _GUARD,
+    ),
+    Mutation(
+        "check bits of the block before", "hbm/inband.py", "(tagged & (tag == block))", "tagged", _INBAND
+    ),
+    Mutation(
+        "burst over 4 KiB",
+        "hbm/axi4.py",
+        "to_edge.eq(BURST_BEATS - at[: ceil_log2(BURST_BEATS)])",
+        "to_edge.eq(BURST_BEATS)",
+        _AXI4,
+    ),
+    Mutation(
+        "failure of a train that is not the oldest forgotten",
+        "hbm/axi4.py",
+        "with m.If(came & self.m_axi_bresp[1]):",
+        "with m.If(came & self.m_axi_bresp[1] & (oldest == i)):",
+        _AXI4,
+    ),
+    Mutation(
+        "memory reset before its last answer",
+        "hbm/drain.py",
+        "with m.Elif(draining & none & (owed == 0)):",
+        "with m.Elif(draining & (owed == 0)):",
+        "formal/test_drain.py::test_drain",
+    ),
+    # -- torus
+    Mutation(
+        "virtual channel free between flits of a packet",
+        "ici/router.py",
+        "busy.eq(Mux(flit.tail, busy & ~taken, busy | taken))",
+        "busy.eq(busy & ~taken)",
+        "unit/ici/test_torus_router.py::test_overload[9]",
+    ),
+    # -- decoder, VMEM, events, lanes
+    Mutation(
+        "field one above its range", "decoder.py", "above = value > hi", "above = value > hi + 1",
+        "unit/test_decoder.py::test_decoder[odd]",
+    ),
+    Mutation(
+        "word behind the end written",
+        "vmem.py",
+        "| (masks[1].any() & ~a.next_inside)",
+        "",
+        "unit/test_vmem.py::test_vmem[odd]",
+    ),
+    Mutation(
+        "event taken up at once counted as lost",
+        "debug.py",
+        "lost[i].eq(come & waiting[i] & ~chosen[i])",
+        "lost[i].eq(come & waiting[i])",
+        "unit/test_debug.py::test_ring",
+    ),
+    Mutation(
+        "zeros compared by sign",
+        "vpu/alu.py",
+        "AluOp.EQ: (same | zeros) & ~nan",
+        "AluOp.EQ: same & ~nan",
+        "unit/vpu/test_alu.py::test_operation[10]",
+    ),
+    Mutation(
+        "masked lanes have an index",
+        "vpu/reduce.py",
+        "new[1].eq(Mux(keep, self.all.base + self.col.lane, NO_INDEX))",
+        "new[1].eq(self.all.base + self.col.lane)",
+        "unit/vpu/test_reduce.py::test_rows[2-structural]",
     ),
 )

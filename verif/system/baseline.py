@@ -125,7 +125,8 @@ def main(argv: list[str] | None = None) -> int:
                 recorded[config, case.name] = after
                 if before is not None and after is not before:
                     changed += 1
-                    print(f"{case}: {before['cycles']} -> {after['cycles']} cycles", flush=True)
+                    words = "" if before["program"] == after["program"] else ", other words"
+                    print(f"{case}: {before['cycles']} -> {after['cycles']} cycles{words}", flush=True)
                 elif before is None:
                     print(f"{case}: {after['cycles']} cycles, new", flush=True)
     if changed and not args.reason.strip():

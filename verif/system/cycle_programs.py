@@ -5,6 +5,7 @@ Nothing here depends on the session's seed. Timing does not depend on data, so p
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,17 +18,19 @@ from sluice.cli.digits import quantised
 from sluice.compiler import compile as compile_graph
 from sluice.compiler import matmul_graph, quantise
 from sluice_hw.config import PRESETS, ChipConfig
+from verif.models import vector_cases
+from verif.models.vector_cases import TINY as TINY_BF16
 from verif.system.configs import CONFIGS, RANDOM_CONFIGS, examples
 from verif.unit.compiler.random_graphs import random_image_graph
 
-__all__ = ["CASES", "CHIPS", "Case", "chip"]
+__all__ = ["CASES", "CHIPS", "Case", "chip", "estimated"]
 
-#: int8 presets, a chip whose sizes are no powers of two, one whose memory moves three beats in four cycles, and a very
-#: small one with ECC.
+#: int8 presets, a chip whose sizes are no powers of two, one whose memory moves three beats in four cycles, a very
+#: small one with ECC, and one of bf16, whose programs nobody estimates.
 CHIPS: dict[str, ChipConfig] = {
     **{name: config for name, config in PRESETS.items() if not config.is_float}, "wide": CONFIGS["wide"],
     "narrow": PRESETS["small"].replace(name="narrow", hbm_bytes_per_cycle=24),
-    "odd": RANDOM_CONFIGS["odd"],
+    "odd": RANDOM_CONFIGS["odd"], TINY_BF16.name: TINY_BF16,
 }
 
 
@@ -52,6 +55,11 @@ class Case:
 
     def __str__(self) -> str:
         return f"{self.config}-{self.name}"
+
+
+def estimated(name: str) -> bool:
+    """Whether the cost model knows the chip's programs."""
+    return not CHIPS[name].is_float
 
 
 def chip(name: str) -> ChipConfig:
@@ -91,6 +99,21 @@ def _example(path: Path) -> Case:
     return Case("tiny", f"asm-{path.stem}", lambda: assemble(path.read_text(), file=path.name))
 
 
+@functools.cache
+def _vector_cases() -> dict[str, vector_cases.Case]:
+    return {case.name: case for case in vector_cases.cases(1)}
+
+
+def _vector(name: str) -> Case:
+    return Case(TINY_BF16.name, name, lambda: _vector_cases()[name].compile(TINY_BF16).program)
+
+
+#: Of :func:`verif.models.vector_cases.cases`.
+_VECTORS = (
+    "softmax 11x17", "masked softmax 3x40", "LayerNorm 11x17", "RMSNorm 3x40", "GELU 11x17", "rotary bf16 9x12",
+    "attention 5x9x8", "causal attention 17x17x3", "column sum 7", "depthwise by 2", "stages", "matmuls",
+    "encoder 5x12", "encoder 24x8",
+)  # fmt: skip
 _MATMULS = {
     "tiny": "1x1x1 8x8x8 8x8x8:i32 9x17x7 37x70x19 64x64x64 64x64x64:i32 64x64x64:relu 128x128x128:i32 1x64x64 "
             "100x16x8 7x200x5 200x8x8:i32 16x16x128 60x60x60 31x9x100:relu 5x5x300 256x24x24",
@@ -113,13 +136,14 @@ _RANDOM = {"tiny": range(12), "small": range(12), "wide": (0, 1, 4, 5, 6, 9, 10)
 
 
 def _cases() -> list[Case]:
-    cases = [_matmul(config, text) for config in CHIPS for text in _MATMULS.get(config, "1x1x1 64x64x64").split()]
-    for config in CHIPS:
+    int8 = [config for config in CHIPS if estimated(config)]
+    cases = [_matmul(config, text) for config in int8 for text in _MATMULS.get(config, "1x1x1 64x64x64").split()]
+    for config in int8:
         if config == "odd":  # its memories hold no network
             continue
         cases += [_digits(config, net, batch) for net, batch in (("mlp", 1), ("mlp", 50), ("cnn", 1), ("cnn", 16))]
         cases += [_random(config, number) for number in _RANDOM.get(config, range(5))]
-    return cases + [_example(path) for path in examples("tiny")]
+    return cases + [_example(path) for path in examples("tiny")] + [_vector(name) for name in _VECTORS]
 
 
 CASES: list[Case] = _cases()

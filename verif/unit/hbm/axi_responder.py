@@ -40,6 +40,8 @@ class Responder:
         The memory.
     bad
         Response by 4 KiB page, for pages that answer with an error.
+    slow_b
+        Probability, beside ``idle``, that no B comes in a cycle: answers gather, and come in another order.
     most
         Most read bursts, and write bursts, that were under way at a time.
     reordered
@@ -50,6 +52,7 @@ class Responder:
         self.dut, self.rng, self.idle, self.width = dut, rng, idle, beat_bytes
         self.contents = bytearray(size)
         self.bad: dict[int, int] = {}
+        self.slow_b = 0.0
         self.most = [0, 0]
         self.reordered = 0
         self._reads: list[Burst] = []
@@ -133,7 +136,7 @@ class Responder:
         self._put(wready=self._works())
         if self._get("bvalid") and not self._get("bready"):
             return
-        if self._ready_b and self._works():
+        if self._ready_b and self._works() and self.rng.random() >= self.slow_b:
             number = self.rng.choice(sorted({burst.id for burst in self._ready_b}))
             burst = next(b for b in self._ready_b if b.id == number)
             self._ready_b.remove(burst)

@@ -109,6 +109,7 @@ async def failed_writes(dut):
     rng = seeded("failed writes")
     responder = Responder(dut, CONFIG.hbm_bytes, rng, idle=0.3)
     await start_up(dut)
+    responder.slow_b = 0.95
     responder.bad = {page: SLVERR for page in range(0, CONFIG.hbm_bytes // 4096, 2)}
     port = PoisonedRequester(dut, "port", CONFIG)
     slices = [rng.randrange(SLICES) for _ in range(150)]
