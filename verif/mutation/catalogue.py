@@ -479,8 +479,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "values of the row before in a packed row",
         "vpu/results.py",
-        "m.d.sync += row.eq(values.r_data)",
-        "m.d.sync += row.word_select(0, 32).eq(values.r_data)",
+        "m.d.sync += row.eq(0)",
+        "pass",
         _FLOAT_UNIT,
     ),
     Mutation(
@@ -559,7 +559,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "vpu/alu.py",
         "AluOp.EQ: (same | zeros) & ~nan",
         "AluOp.EQ: same & ~nan",
-        "unit/vpu/test_alu.py::test_operation[10]",
+        "unit/vpu/test_alu.py::test_operation[16]",
     ),
     Mutation(
         "masked lanes have an index",
