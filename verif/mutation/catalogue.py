@@ -535,6 +535,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         "busy.eq(busy & ~taken)",
         "unit/ici/test_torus_router.py::test_overload[9]",
     ),
+    Mutation(
+        "far end's news believed beyond what was sent",
+        "ici/replay.py",
+        "(ack_step <= ack_limit) & (heard_step <= heard_limit)",
+        "(ack_step <= ack_limit)",
+        "formal/test_link.py::test_numbers[4-2]",
+    ),
+    Mutation(
+        "link's window one too large",
+        "ici/replay.py",
+        "(unsent != accepted) & (flying < c.window)",
+        "(unsent != accepted) & (flying <= c.window)",
+        "formal/test_link.py::test_numbers[4-2]",
+    ),
     # -- decoder, VMEM, events, lanes
     Mutation(
         "field one above its range", "decoder.py", "above = value > hi", "above = value > hi + 1",
