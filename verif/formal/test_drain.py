@@ -12,11 +12,32 @@ from amaranth.hdl import Assume, Module, Mux, Signal, Value
 
 from sluice_hw.config import ChipConfig
 from sluice_hw.hbm.drain import TRAINS, SliceDrain
+from sluice_hw.hbm.inband import InbandCodec
 from verif.formal.claims import Check, altered, open_up, planted, prove_bites, prove_checks
+from verif.formal.test_streams import AnyRam
 
 pytestmark = pytest.mark.formal
 
 CONFIG = ChipConfig(rows=2, cols=2, vmem_bytes=192, vmem_banks=8, acc_bytes=6 * 8, feed_ports=2)
+
+
+class InbandCheck(Check):
+    """Check bits in memory: what stands behind the drain holds its requests and beats, too, if those before it do."""
+
+    def __init__(self, *bugs: tuple[str, str]) -> None:
+        super().__init__()
+        self.unit = altered(InbandCodec, *bugs, Ram1R1W=AnyRam)
+
+    def describe(self, m: Module) -> None:
+        AnyRam.made.clear()
+        dut = self.unit(CONFIG)
+        m.submodules.dut, _ = open_up(dut)
+        (ram,) = AnyRam.made
+        m.d.comb += ram.any.eq(self.free(len(ram.any), "ram"))
+        self.free_inputs(m, dut, but=("port__write_data__valid", "port__write_data__payload"))
+        self.held_stream(m, dut.port.write_data, "beat")
+        for name in ("read", "write", "write_data"):
+            self.claim_held(m, getattr(dut.memory, name), name)
 
 
 class DrainCheck(Check):
@@ -89,6 +110,16 @@ class DrainCheck(Check):
 
 def test_drain() -> None:
     prove_checks("drain", {"drain": DrainCheck()}, depth=2)
+
+
+@pytest.mark.soak
+def test_inband() -> None:
+    prove_checks("inband", {"inband": InbandCheck()}, depth=2)
+
+
+@pytest.mark.soak
+def test_bug_of_inband_is_found() -> None:
+    prove_bites("inband_bug", InbandCheck(("(~full | sent.ready)", "(~full | 1)")), depth=14)
 
 
 BUGS = {
