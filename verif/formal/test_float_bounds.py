@@ -380,7 +380,7 @@ def test_bug_is_found(bug):
 
 
 WALK_BUGS = {
-    "a group is as long as a row": ("(row_step << _SLOT_BITS)", "row_step"),
+    "a group is as long as a row": ("by.eq(row_step << _SLOT_BITS)", "by.eq(row_step)"),
     "a group too few": ("last_group.eq(left <= GROUP)", "last_group.eq(left <= GROUP + 1)"),
     "blocks begin where the row is": ("from_at.eq(block_at), by", "from_at.eq(row_at), by"),
 }
