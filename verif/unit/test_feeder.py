@@ -15,7 +15,7 @@ def test_feeder(rows: int, ports: int) -> None:
     config = preset("tiny").replace(name="test", rows=rows, feed_ports=ports, acc_bytes=1 << 14)
     # A row of three lines of a 3x3 kernel needs three ports and nine array rows.
     tests = (*ANY, "each_byte_is_read_once") if ports >= 3 and rows >= 9 else ANY
-    run_bench(Feeder(config), "verif.unit.bench_feeder", name=f"feeder_{rows}_{ports}", testcases=tests,
+    run_bench(Feeder(config), "verif.unit.bench_feeder", name=f"feeder_{rows}_{ports}", testcases=tests, opt="-O0",
               env={"ROWS": str(rows), "PORTS": str(ports)})
 
 

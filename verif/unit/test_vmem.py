@@ -10,7 +10,7 @@ from verif.unit.memory import CONFIGS
 
 @pytest.mark.parametrize("config", ["wide_beat", "narrow_beat", "equal_beat", "odd"])
 def test_vmem(config):
-    run_bench(Vmem(CONFIGS[config]), "verif.unit.bench_vmem", name=f"vmem_{config}", env={"CONFIG": config})
+    run_bench(Vmem(CONFIGS[config]), "verif.unit.bench_vmem", name=f"vmem_{config}", opt="-O0", env={"CONFIG": config})
 
 
 def test_contents_are_not_in_verilog():
