@@ -507,6 +507,16 @@ MUTATIONS: tuple[Mutation, ...] = (
         "check bits of the block before", "hbm/inband.py", "(tagged & (tag == block))", "tagged", _INBAND
     ),
     Mutation(
+        "write over check bits that could not be read",
+        "hbm/inband.py",
+        "memory.write_done.payload.error | bad_checks)",
+        "memory.write_done.payload.error)",
+        _INBAND,
+    ),
+    Mutation(
+        "unreadable check bits kept", "hbm/inband.py", "tagged.eq(~bad_checks)", "tagged.eq(1)", _INBAND
+    ),
+    Mutation(
         "burst over 4 KiB",
         "hbm/axi4.py",
         "to_edge.eq(BURST_BEATS - at[: ceil_log2(BURST_BEATS)])",

@@ -60,7 +60,7 @@ class Guard:
 
 async def begin(dut, **more) -> Guard:
     """Counters and wrong words outlive a reset: the former are cleared here, the latter when memory is written."""
-    await start_up(dut, period=0)
+    await start_up(dut, period=0, poison=0)
     dut.clear.value = 1
     await ClockCycles(dut.clk, 2)
     dut.clear.value = 0
@@ -254,3 +254,32 @@ async def wrong_check_bits(dut):
     assert await guard.read(2, 1) == guard.expect(2, 1)  # another check slice than the last one used
     assert await guard.read(slice_, 1) == guard.expect(slice_, 1)
     assert guard.status("corrected", "detected", "corrected_slice", "corrected_word") == [1, 0, slice_, word]
+
+
+@cocotb.test(skip=MODE != "inband")
+async def check_bits_that_cannot_be_read(dut):
+    """Data that depend on them are named wrong, and a write that keeps others of theirs; neither is remembered."""
+    rng = seeded("poison")
+    guard = await begin(dut)
+    await guard.fill(rng)
+    beats = SLICE // D
+    for first, count in ((2, 1), (9, 3)):
+        await guard.read((first + 8) % 16, 1)  # so that another slice of check bits was the last one used
+        dut.poison.value = 1
+        assert await guard.read(first, count) == list(range(count * beats))
+        assert await guard.read(first, count) == list(range(count * beats)), "not kept for the next train"
+        dut.poison.value = 0
+        assert await guard.read(first, count) == guard.expect(first, count)
+
+        await guard.read((first + 8) % 16, 1)
+        dut.poison.value = 1
+        values = guard.contents[first * SLICE : (first + count) * SLICE] = rng.randbytes(count * SLICE)
+        answers = len(guard.port.answers)
+        await with_timeout(guard.port.write(first, values).wait(), 100_000, "ns")
+        dut.poison.value = 0
+        assert guard.port.answers[answers:] == [1]
+        assert await guard.read(first, count) == guard.expect(first, count)
+    # All of a block written: nothing of its check bits is kept, so none are read.
+    dut.poison.value = 1
+    await with_timeout(guard.port.write(8, guard.expect(8, 8)).wait(), 100_000, "ns")
+    assert guard.port.answers[-1] == 0
