@@ -479,6 +479,13 @@ class Device:
 
     def reset(self) -> None:
         """Soft reset: stop what runs; registers and memories stay."""
+        self._soft_reset()
+        if not self.transport.settle():
+            # The controller remembers memory that fails, and answers writes with errors until its next reset.
+            self._soft_reset()
+        self.write_csr("IRQ_STATUS", (1 << len(Irq)) - 1)
+
+    def _soft_reset(self) -> None:
         self._command("soft_reset")
         for _ in range(_RESET_TRIES):
             if not self.status["resetting"]:
@@ -486,8 +493,6 @@ class Device:
             self.transport.advance(16)
         else:
             raise DeviceTimeout("the chip does not come out of its soft reset", dump=self.dump())
-        self.transport.settle()
-        self.write_csr("IRQ_STATUS", (1 << len(Irq)) - 1)
 
     # -- debugging -----------------------------------------------------------------------------------------------
     def halt(self) -> None:

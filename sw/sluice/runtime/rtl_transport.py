@@ -179,15 +179,16 @@ class RtlTransport(Transport):
         chip = self._handle()
         return SimTime(self._library.sluice_cycles(chip), self._library.sluice_seconds(chip))
 
-    def settle(self) -> None:
+    def settle(self) -> bool:
         """Read a word through the port, which memory outside of the chip serves when it has written what it was owed.
         Two slices take turns, because the chip's slice buffer holds one."""
         if self.host_path == "view" and self.config.memory != "sram":
             self._settled = 3 - self._settled
             address = (self.config.hbm_slices - self._settled) * self.config.slice_bytes
             word = ctypes.create_string_buffer(8)
-            # Memory that does not answer, or with an error, is for the accesses that want it to tell.
-            self._library.sluice_mem_read(self._handle(), HostMap.HBM_BASE + address, 8, ctypes.addressof(word))
+            address += HostMap.HBM_BASE
+            return self._library.sluice_mem_read(self._handle(), address, 8, ctypes.addressof(word)) == 0
+        return True
 
     def hbm_view(self) -> np.ndarray:
         """HBM as uint8[hbm_bytes], the simulator's own memory; not to be used after :meth:`close`.

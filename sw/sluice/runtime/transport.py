@@ -78,9 +78,10 @@ class Transport(abc.ABC):
     def advance(self, cycles: int) -> None:
         """Let time pass."""
 
-    def settle(self) -> None:  # noqa: B027 (most have nothing to wait for)
+    def settle(self) -> bool:
         """After a soft reset: wait until memory has seen the last of what was under way, where the host's own accesses
-        do not wait for that."""
+        do not wait for that; whether memory answers."""
+        return True
 
     def explain(self) -> str:
         """What this transport knows about a stop beyond the registers; "" for nothing."""
