@@ -14,7 +14,7 @@ from verif.tools.summary import note_cycles
 #: More cycles than this are for `make soak`.
 QUICK = 30_000
 #: Chips whose short programs `make test` runs.
-RUN = {"tiny", "small"}
+RUN = {"tiny", "small", "tiny-bf16"}
 
 
 def check(config: str, most: int | None) -> None:

@@ -34,7 +34,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
 
 @pytest.fixture(scope="module", params=FLOAT_CONFIGS)
 def float_bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    """A chip of bf16, for the long tests."""
+    """A chip of bf16."""
     out = open_bench(FLOAT_CONFIGS[request.param])
     with out.device:
         yield out
@@ -84,6 +84,15 @@ def test_all_illegal_words(bench: Bench, seed: int) -> None:
 @pytest.mark.soak
 def test_many_broken_programs(bench: Bench, seed: int) -> None:
     sweep_programs(bench, LONG // 6, 2_000_000 + seed * 10_000)
+
+
+@pytest.mark.parametrize("float_bench", ["tiny-bf16"], indirect=True)
+def test_some_programs_of_bf16(float_bench: Bench, seed: int) -> None:
+    first = seed * 1000 + 500
+    failed = run_seeds(float_bench, range(first, first + 15), report_dir("random_programs"))
+    assert not failed, "\n\n".join(failed)
+    sweep_words(float_bench, 0.1, seed)
+    sweep_programs(float_bench, 15, first)
 
 
 @pytest.mark.soak
