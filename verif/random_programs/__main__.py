@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from sluice.build import sim_build_dir
+from sluice.errors import SluiceError
 
 from .chips import CHIPS, open_bench
 from .compare import Mismatch
@@ -31,6 +32,8 @@ def main() -> int:
     parser.add_argument("--tries", type=int, default=2000, help="smaller programs to try (default: 2000)")
     parser.add_argument("--print", action="store_true", dest="show", help="print the program and do not run it")
     args = parser.parse_args()
+    if args.count < 1:
+        parser.error(f"--count must be at least 1, not {args.count}")
     seeds = [*args.seed, *range(args.seed[-1] + 1, args.seed[-1] + args.count)]
     config = CHIPS[args.config]
     if args.show:
@@ -38,11 +41,20 @@ def main() -> int:
             print(text_of(make_case(config, seed)), end="")
         return 0
     if args.program is not None:
-        text = args.program.read_text()
+        try:
+            text = args.program.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            parser.error(f"--program {str(args.program)!r} cannot be read: {error}")
         name = next((line.split()[1] for line in text.splitlines() if line.startswith(".config ")), args.config)
+        if name not in CHIPS:
+            parser.error(f"--program {str(args.program)!r} is for config {name!r}, not one of {', '.join(CHIPS)}")
+        try:
+            case = from_text(text, CHIPS[name])
+        except ValueError as error:
+            parser.error(f"--program {str(args.program)!r} is none that a failure has left: {error}")
         bench = open_bench(CHIPS[name], args.backend)
         with bench.device:
-            bench.run(from_text(text, bench.config))
+            bench.run(case)
         print(f"{args.program} is as on golden")
         return 0
     bench = open_bench(config, args.backend)
@@ -62,5 +74,5 @@ def main() -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except Mismatch as found:
+    except (Mismatch, SluiceError) as found:
         sys.exit(str(found))
