@@ -50,8 +50,8 @@ def main() -> int:
             parser.error(f"--program {str(args.program)!r} is for config {name!r}, not one of {', '.join(CHIPS)}")
         try:
             case = from_text(text, CHIPS[name])
-        except ValueError as error:
-            parser.error(f"--program {str(args.program)!r} is none that a failure has left: {error}")
+        except (KeyError, ValueError) as error:
+            parser.error(f"--program {str(args.program)!r} is none that a failure has left: {error!r}")
         bench = open_bench(CHIPS[name], args.backend)
         with bench.device:
             bench.run(case)
