@@ -134,13 +134,13 @@ class Check(Elaboratable):
                 m.d.comb += signal.eq(self.free(len(signal), f"queue{i}_{name}"))
         AnyQueue.made.clear()
 
-    def held_stream(self, m: Module, stream, name: str) -> None:
-        """A stream into a unit is free, but valid and payload are held until the transfer."""
+    def held_stream(self, m: Module, stream, name: str, *, until=0) -> None:
+        """A stream into a unit is free, but valid and payload are held until the transfer, or a cycle of ``until``."""
         payload = Value.cast(stream.payload)
         valid, data = self.free(1, f"{name}_valid"), self.free(len(payload), f"{name}_payload")
         waits, before = Signal(name=f"{name}_waits"), Signal(len(payload), name=f"{name}_before")
         m.d.comb += [stream.valid.eq(valid), payload.eq(data), Assume(~waits | (valid & (payload == before)))]
-        m.d.sync += [waits.eq(valid & ~stream.ready), before.eq(payload)]
+        m.d.sync += [waits.eq(valid & ~stream.ready & ~Value.cast(until)), before.eq(payload)]
 
     def claim_held(self, m: Module, stream, name: str, *, unless=0) -> None:
         """A stream out of a unit holds valid and payload until the transfer, but where ``unless`` says so."""

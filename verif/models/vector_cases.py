@@ -14,10 +14,11 @@ from sluice.golden.vector_program import Alu, Column, Mask, Matmul, Part, Pass, 
 from sluice.vector import Tensor, VectorProgram, compile_program
 from sluice.vector.layer import random_weights, rows_of, to_bf16
 from sluice_hw.config import ChipConfig
+from verif.system.configs import FLOAT_CONFIGS
 
 __all__ = ["TINY", "WIDE", "Case", "cases", "encoder_case", "golden_results"]
 
-TINY = ChipConfig(name="tiny-bf16", dtype="bf16", pe_latency=4)
+TINY = FLOAT_CONFIGS["tiny-bf16"]
 #: More lanes than rows, neither a power of two.
 WIDE = ChipConfig(name="wide-bf16", dtype="bf16", pe_latency=2, rows=6, cols=12, vmem_bytes=1 << 17, acc_bytes=96 * 480)
 

@@ -1,4 +1,4 @@
-"""Illegal words and broken programs on a chip, one after the other."""
+"""Illegal words, broken programs and resets on a chip, one after the other."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from sluice.asm import Program
 from .compare import Bench, Mismatch
 from .illegal import break_case, illegal_words, kinds_of
 from .legal import make_case
+from .replay import command
 
-__all__ = ["break_command", "break_seed", "sweep_programs", "sweep_resets", "sweep_words"]
+__all__ = ["break_seed", "sweep_programs", "sweep_resets", "sweep_words"]
 
 
 def sweep_words(bench: Bench, share: float, seed: int) -> None:
@@ -34,11 +35,6 @@ def sweep_words(bench: Bench, share: float, seed: int) -> None:
     bench.run(good)
 
 
-def break_command(bench: Bench, seed: int, kind: str) -> str:
-    """What replays a broken program."""
-    return f".venv/bin/python -m verif.random_programs --config {bench.config.name} --seed {seed} --break '{kind}'"
-
-
 def break_seed(bench: Bench, seed: int, kind: str) -> bool:
     """Run the program of a seed broken in one way, then whole; whether it can be broken so.
 
@@ -53,7 +49,8 @@ def break_seed(bench: Bench, seed: int, kind: str) -> bool:
         try:
             bench.stop(case, broken)
         except Mismatch as error:
-            raise Mismatch(f"{error}\nreplay: {break_command(bench, seed, kind)}") from error
+            replay = command(case, f"--break '{kind}'")
+            raise Mismatch(f"{error}\nreplay: {replay}") from error
     return broken is not None
 
 

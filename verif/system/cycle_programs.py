@@ -19,11 +19,12 @@ from sluice.compiler import compile as compile_graph
 from sluice.compiler import matmul_graph, quantise
 from sluice_hw.config import PRESETS, ChipConfig
 from verif.models import vector_cases
-from verif.models.vector_cases import TINY as TINY_BF16
-from verif.system.configs import CONFIGS, RANDOM_CONFIGS, examples
+from verif.system.configs import CONFIGS, FLOAT_CONFIGS, RANDOM_CONFIGS, examples
 from verif.unit.compiler.random_graphs import random_image_graph
 
 __all__ = ["CASES", "CHIPS", "Case", "chip", "estimated"]
+
+TINY_BF16 = FLOAT_CONFIGS["tiny-bf16"]
 
 #: int8 presets, a chip whose sizes are no powers of two, one whose memory moves three beats in four cycles, a very
 #: small one with ECC, and one of bf16, whose programs nobody estimates.
